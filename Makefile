@@ -1,0 +1,50 @@
+# Everything below sets up what it needs: a .venv beside this file, versions pinned by constraints.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+EXTRAS := bench,drive,export,track,race,dev
+# Two workers for two cores, one thread each: threads that compete for cores only wait for each other.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test slow race lint setup format clean
+.DELETE_ON_ERROR:
+
+demo: .venv/.base  ## train on the irregular spiral and draw what the model knows
+	$(BIN)/nsac demo
+
+test: lint  ## lint, types, fast tests
+	$(BIN)/pytest -n 2 tests src
+
+slow: .venv/.all  ## statistical and long tests
+	$(BIN)/pytest -n 2 -m slow tests
+
+race: .venv/.all  ## speed against torch-nac
+	$(BIN)/python benchmarks/race.py
+
+lint: .venv/.all
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/codespell src tests docs README.md CHANGELOG.md CONTRIBUTING.md
+	$(BIN)/pyright
+
+setup: .venv/.all  ## the whole environment, every extra
+
+format: .venv/.all
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv
+
+.venv/.venv:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nsac needs Python 3.11 or newer; set PYTHON=...")'
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/.base: .venv/.venv pyproject.toml constraints.txt
+	$(PIP) -e .
+	touch $@
+
+.venv/.all: .venv/.base
+	$(PIP) -e '.[$(EXTRAS)]'
+	touch $@

@@ -1,0 +1,1 @@
+"""Benchmarks: tasks, runs, tables and figures."""

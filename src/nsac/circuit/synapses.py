@@ -1,0 +1,47 @@
+"""A sparse affine map with one parameter per synapse."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+
+class Synapses(nn.Module):
+    """`W^T x + b` where W is zero outside the adjacency; only existing synapses are parameters.
+
+    Weights start as N(0, 1 / fan-in), with each neuron's true fan-in, so that the signal keeps its scale.
+    """
+
+    index: Tensor
+    bias: Tensor
+
+    def __init__(self, adjacency: np.ndarray, generator: torch.Generator, bias: bool = True):
+        super().__init__()
+        self.shape = adjacency.shape
+        source, target = np.nonzero(adjacency)
+        self.register_buffer("index", torch.from_numpy(source * adjacency.shape[1] + target))
+        scale = torch.from_numpy(adjacency.sum(0)[target] ** -0.5).to(torch.get_default_dtype())
+        self.weight = nn.Parameter(torch.randn(len(source), generator=generator) * scale)
+        self.biased = bias
+        if bias:
+            self.bias = nn.Parameter(0.1 * torch.randn(adjacency.shape[1], generator=generator))
+
+    def adjacency(self) -> np.ndarray:
+        """Which synapses exist, boolean (from, to)."""
+        flat = np.zeros(self.shape[0] * self.shape[1], dtype=bool)
+        flat[self.index.cpu().numpy()] = True
+        return flat.reshape(self.shape)
+
+    def matrix(self) -> Tensor:
+        """The dense (from, to) matrix."""
+        size = self.shape[0] * self.shape[1]
+        return self.weight.new_zeros(size).scatter(0, self.index, self.weight).view(self.shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(from, ...) -> (to, ...). Neurons come first: a wide product of few rows is what a CPU does fastest."""
+        flat = x.flatten(1)
+        weight = self.matrix().mT
+        y = torch.addmm(self.bias[:, None], weight, flat) if self.biased else weight @ flat
+        return y.unflatten(1, x.shape[1:])
+
+    def extra_repr(self) -> str:  # noqa: D102
+        return f"{self.shape[0]} -> {self.shape[1]}, {len(self.index)} synapses"

@@ -1,0 +1,3 @@
+"""The command line: parse, call, print."""
+
+from nsac.cli.main import main as main

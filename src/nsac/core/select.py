@@ -1,0 +1,186 @@
+r"""Which keys does a query look at? The K largest $q \cdot k$, exactly or through blocks of about $\sqrt T$ keys."""
+
+import math
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+PROBES = 16
+"""Blocks a query opens. Up to T = 256 that is all of them, so that the block search is exact there."""
+
+WORKSPACE = 2**16
+"""Scores held at once per batch row and head; it sets how many queries are worked on together."""
+
+FOLDS = 8
+"""Rows into which a long line of scores is folded for the exact search; 8 was about fastest for T from 256 to 4096."""
+
+Method = Literal["exact", "sqrt"]
+
+
+@torch.no_grad()
+def select_topk(
+    q: Tensor,
+    k: Tensor,
+    topk: int,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    method: Method = "exact",
+    query_pos: Tensor | None = None,
+    key_pos: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""The K = min(topk, T) keys with the largest scores, per query.
+
+    `"exact"` scores every key: $O(QT)$ time, $O(T)$ memory per query. `"sqrt"` bounds the best score within each block
+    of $\lceil\sqrt T\rceil$ neighbouring keys by the corners of the block's box, $\max_{k \in box} q \cdot k$, and
+    scores the keys of the `PROBES` most promising blocks: $O(Q\sqrt T)$.
+
+    Args:
+        q: queries, (B, H, Q, D).
+        k: keys, (B, H, T, D).
+        topk: how many keys to keep, at least 1.
+        mask: (B, T), True = never select this key.
+        causal: a query sees only keys at or before its own position.
+        method: `"exact"` or `"sqrt"`.
+        query_pos: (B, Q) or (Q,), positions for `causal`. By default the index; then Q must equal T.
+        key_pos: (B, T) or (T,), likewise.
+
+    Returns:
+        index: (B, H, Q, K), by key, those that are not kept last.
+        keep: (B, H, Q, K), False where fewer than K keys are allowed.
+    """
+    n_queries, n_keys = q.shape[-2], k.shape[-2]
+    if topk < 1:
+        raise ValueError(f"`topk` must be at least 1. Got {topk} instead. Pass how many keys a query may look at.")
+    if method not in ("exact", "sqrt"):
+        raise ValueError(f"`method` must be 'exact' or 'sqrt'. Got {method!r} instead.")
+    positions = None
+    if causal:
+        if query_pos is None or key_pos is None:
+            if n_queries != n_keys:
+                raise ValueError(
+                    "`causal=True` needs as many queries as keys when positions are not given. "
+                    f"Got {n_queries} queries and {n_keys} keys instead. Pass `query_pos` and `key_pos`."
+                )
+            query_pos = key_pos = torch.arange(n_keys, device=k.device)
+        positions = torch.atleast_2d(query_pos), torch.atleast_2d(key_pos)
+    search = _exact if method == "exact" else _sqrt
+    index, keep = search(q, k, min(topk, n_keys), mask, positions)
+    # By key, dropped ones last: a key's share of the noise then does not depend on how many others were scored.
+    index, order = index.masked_fill(~keep, n_keys).sort(-1)
+    return index.clamp(max=n_keys - 1), keep.gather(-1, order)
+
+
+def _exact(q, k, topk, mask, positions):
+    batch, heads, n_queries, _ = q.shape
+    n_keys = k.shape[-2]
+    folds = FOLDS if n_keys >= 4 * FOLDS * topk else 1
+    width = -(-n_keys // folds) * folds
+    k = pad(k, (0, 0, 0, width - n_keys)).mT
+    buffer = q.new_empty(batch * heads * min(n_queries, _rows(width)) * width)
+    found = []
+    for rows in _chunks(n_queries, width):
+        asked = q[..., rows, :]
+        # One buffer for all chunks: fresh memory would cost as much as the product that fills it.
+        scores = buffer[: asked[..., 0].numel() * width].view(batch, heads, -1, width)
+        scores = torch.matmul(asked, k, out=scores)
+        scores[..., n_keys:] = -math.inf
+        if mask is not None:
+            scores[..., :n_keys].masked_fill_(mask[:, None, None, :], -math.inf)
+        if positions is not None:
+            query_pos, key_pos = positions
+            later = key_pos[:, None, :] > query_pos[:, rows, None]
+            scores[..., :n_keys].masked_fill_(later.unsqueeze(1), -math.inf)
+        found.append(_topk(scores, topk, folds))
+    scores, index = (torch.cat(parts, -2) for parts in zip(*found, strict=True))
+    return index, scores > -math.inf
+
+
+def _topk(scores: Tensor, topk: int, folds: int) -> tuple[Tensor, Tensor]:
+    """Like `torch.topk`. Folded into columns, the K largest numbers lie in the K columns with the largest maxima."""
+    if folds == 1:
+        return scores.topk(topk)
+    columns = scores.unflatten(-1, (folds, -1)).amax(-2)
+    best = columns.topk(topk, sorted=False).indices
+    candidates = best[..., None] + columns.shape[-1] * torch.arange(folds, device=best.device)
+    candidates = candidates.flatten(-2)
+    top, place = scores.gather(-1, candidates).topk(topk)
+    return top, candidates.gather(-1, place)
+
+
+class _Blocks(NamedTuple):
+    keys: Tensor  # (B, H, n, size, D)
+    ignore: Tensor  # (B, n, size): masked, or padding of the last block
+    low: Tensor  # (B, H, n, D): corners of the box around the keys that count
+    high: Tensor
+    pos: Tensor | None  # (B, n, size)
+
+
+def _sqrt(q, k, topk, mask, positions):
+    batch, heads, n_keys, dim = k.shape
+    size = math.isqrt(n_keys - 1) + 1
+    # The last block is as short as it must be: its keys are the newest, and dropping them would hide the present.
+    n_blocks = -(-n_keys // size)
+    tail = n_blocks * size - n_keys
+    ignore = k.new_zeros(batch, n_keys, dtype=torch.bool) if mask is None else mask
+    query_pos = key_pos = order = None
+    if positions is not None:  # blocks of neighbours in time, whatever order the keys came in
+        query_pos, key_pos = (pos.expand(batch, -1) for pos in positions)
+        key_pos, order = key_pos.sort(stable=True)
+        k = k.gather(-2, order[:, None, :, None].expand_as(k))
+        ignore = ignore.gather(-1, order)
+        key_pos = pad(key_pos, (0, tail)).view(batch, n_blocks, size)
+    keys = pad(k, (0, 0, 0, tail)).view(batch, heads, n_blocks, size, dim)
+    ignore = pad(ignore, (0, tail), value=True).view(batch, n_blocks, size)
+    low = keys.masked_fill(ignore[:, None, ..., None], math.inf).amin(-2)
+    high = keys.masked_fill(ignore[:, None, ..., None], -math.inf).amax(-2)
+    empty = ignore.all(-1)[:, None, :, None]  # no box; `_probe` never opens it, but 0 * inf would be NaN
+    blocks = _Blocks(keys, ignore, low.masked_fill(empty, 0), high.masked_fill(empty, 0), key_pos)
+
+    probes = min(n_blocks, max(PROBES, -(-topk // size)))
+    found = [
+        _probe(q[..., rows, :], None if query_pos is None else query_pos[:, rows], blocks, probes, topk)
+        for rows in _chunks(q.shape[-2], max(n_blocks, probes * size))
+    ]
+    index, keep = (torch.cat(parts, -2) for parts in zip(*found, strict=True))
+    index = index.clamp(max=n_keys - 1)
+    if order is not None:
+        index = order[:, None, None, :].expand(*index.shape[:-1], -1).gather(-1, index)
+    return index, keep
+
+
+def _probe(q, query_pos, blocks, probes, topk):
+    batch, heads, n_blocks, size, dim = blocks.keys.shape
+    bound = q.clamp(min=0) @ blocks.high.mT + q.clamp(max=0) @ blocks.low.mT  # max of q.k over the box
+    bound = bound.masked_fill_(blocks.ignore.all(-1)[:, None, None, :], -math.inf)
+    if query_pos is not None:
+        first = blocks.pos.masked_fill(blocks.ignore, _highest(blocks.pos)).amin(-1)[:, None, :]
+        last = blocks.pos.masked_fill(blocks.ignore, -_highest(blocks.pos)).amax(-1)[:, None, :]
+        future, ended = first > query_pos[..., None], last <= query_pos[..., None]
+        # A block that is half past, half future is opened unseen: its box would tell the query about the future.
+        bound = bound.masked_fill(~(future | ended).unsqueeze(1), math.inf).masked_fill(future.unsqueeze(1), -math.inf)
+    probed = bound.topk(probes, sorted=False).indices  # b h q p
+    row = torch.arange(batch * heads, device=q.device).view(batch, heads, 1, 1) * n_blocks + probed
+    keys = blocks.keys.reshape(-1, size * dim)[row].unflatten(-1, (size, dim))
+    scores = (keys.flatten(-3, -2) @ q[..., None]).squeeze(-1)  # b h q (p s)
+    example = torch.arange(batch, device=q.device).view(-1, 1, 1, 1)
+    scores = scores.masked_fill_(blocks.ignore[example, probed].flatten(-2), -math.inf)
+    if query_pos is not None:
+        later = blocks.pos[example, probed].flatten(-2) > query_pos[:, None, :, None]
+        scores = scores.masked_fill_(later, -math.inf)
+    scores, place = scores.topk(topk)
+    return probed.gather(-1, place // size) * size + place % size, scores > -math.inf
+
+
+def _highest(pos: Tensor) -> float | int:
+    return torch.finfo(pos.dtype).max if pos.is_floating_point() else torch.iinfo(pos.dtype).max
+
+
+def _rows(work: int) -> int:
+    return max(1, WORKSPACE // work)
+
+
+def _chunks(n_queries: int, work: int) -> Iterator[slice]:
+    return (slice(start, start + _rows(work)) for start in range(0, n_queries, _rows(work)))

@@ -1,0 +1,44 @@
+r"""The internal time of a head, and time as features.
+
+$t = \mathrm{sigmoid}(-t_a\,t_{sample} + t_b)$, with $t_a, t_b$ learned per head.
+"""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+TimeMode = Literal["elapsed", "absolute", "none"]
+
+CYCLES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Cycles per `time_scale` of the time features: from one that never repeats inside a window to an eighth of it."""
+
+POSITION_SCALE = 64.0
+"""Steps that count as one `time_scale` when no times are given: the features then resolve 8 to 256 steps."""
+
+T_MIN = 1e-6
+"""Smallest internal time. At 0 the logit has no variance, and the square root no finite slope."""
+
+
+def time_features(tau: Tensor) -> Tensor:
+    """Sine and cosine of scaled time at each of `CYCLES`: (...) -> (..., 2 * len(CYCLES))."""
+    angle = tau.unsqueeze(-1) * tau.new_tensor([2 * math.pi * c for c in CYCLES])
+    return torch.cat([angle.sin(), angle.cos()], -1)
+
+
+class Clock(nn.Module):
+    """Maps the sample's time to each head's internal time in (0, 1).
+
+    The slopes start evenly between -1 and 1, so that at first some heads forget with elapsed time and others diffuse.
+    """
+
+    def __init__(self, num_heads: int):
+        super().__init__()
+        self.t_a = nn.Parameter(torch.linspace(-1.0, 1.0, num_heads) if num_heads > 1 else -torch.ones(1))
+        self.t_b = nn.Parameter(torch.zeros(num_heads))
+
+    def forward(self, t_sample: Tensor | None) -> Tensor:
+        """(..., H or 1, Q) -> (..., H, Q); no time at all means `t_sample` = 1 and gives (H, 1)."""
+        t_a, t_b = self.t_a[:, None], self.t_b[:, None]
+        return torch.sigmoid(t_b - t_a if t_sample is None else t_b - t_a * t_sample).clamp(min=T_MIN)

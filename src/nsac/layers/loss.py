@@ -1,0 +1,107 @@
+"""The two-term objective: fit the data, and be less sure away from it."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from nsac._checks import check_int
+from nsac.uncertainty.surrogate import Surrogate, make_surrogate
+
+RELATIVE_EPS = 1e-6
+"""Floor of the OOD variance, as a share of the target's variance. An absolute one would depend on the unit of y, and a
+large one would let both variances fall to 0 without a cost."""
+
+
+class NSACLoss(nn.Module):
+    r"""$L = E_n[\mathrm{NLL}] + \lambda \log\big(1 + E[Var_{ID}] / (E[Var_{OOD}] + \epsilon)\big)$ (Algorithm 1).
+
+    $Var$ is the epistemic variance, over draws, of the predicted mean; OOD rows are surrogates made from the batch and
+    go through the layer together with it. After a call, `parts` holds `nll`, `reg`, `var_id` and `var_ood`, detached.
+
+    Args:
+        reg_weight: lambda. 0 leaves the second term out.
+        num_samples: draws per row.
+        ood_mean, ood_std: of the Gaussian perturbation; inputs are thought to be standardised.
+        surrogate: `"gaussian"`, `"shuffle"`, `"adversarial"`, or a function (x, epistemic, generator) -> x.
+        ood_fraction: surrogates per row of the batch. Fewer cost less and estimate the same expectation.
+    """
+
+    def __init__(
+        self,
+        reg_weight: float = 0.5,
+        num_samples: int = 5,
+        ood_mean: float = 0.0,
+        ood_std: float = 5.0,
+        surrogate: str | Surrogate = "gaussian",
+        ood_fraction: float = 0.25,
+    ):
+        super().__init__()
+        check_int("num_samples", num_samples, least=2)
+        if not reg_weight >= 0:
+            raise ValueError(f"`reg_weight` must be at least 0. Got {reg_weight} instead. 0 leaves the term out.")
+        if not 0 < ood_fraction <= 1:
+            raise ValueError(f"`ood_fraction` must be above 0 and at most 1. Got {ood_fraction} instead.")
+        self.reg_weight, self.num_samples, self.ood_fraction = reg_weight, num_samples, ood_fraction
+        self.surrogate = make_surrogate(surrogate, ood_mean, ood_std) if isinstance(surrogate, str) else surrogate
+        self.parts: dict[str, Tensor] = {}
+
+    def forward(
+        self, layer: Callable, x: Tensor, y: Tensor, generator: torch.Generator | None = None, **inputs
+    ) -> Tensor:
+        """Scalar loss.
+
+        Args:
+            layer: `NSAC`, or any model that takes `x`, `num_samples` and `generator` and returns draws.
+            x: (B, T, F).
+            y: targets, shaped as one draw of the mean.
+            generator: source of all noise.
+            **inputs: what else the layer takes (`times`, `mask`, `query_times`, ...); tensors of two or more axes have
+                the batch first.
+        """
+        batch = len(x)
+        every, some = x, {}
+        if self.reg_weight:
+            rows = torch.randperm(batch, generator=generator)[: max(1, round(self.ood_fraction * batch))].to(x.device)
+            some = {name: _rows(value, rows) for name, value in inputs.items()}
+            every = torch.cat([x, self._surrogates(layer, x[rows], some, generator)])
+            inputs = {name: _join(value, some[name]) for name, value in inputs.items()}
+        draws = layer(every, num_samples=self.num_samples, generator=generator, **inputs)
+        if draws.mean[:, :batch].shape[1:] != y.shape:
+            raise ValueError(
+                f"`y` must have the shape of one draw of the mean, {tuple(draws.mean[0, :batch].shape)}. "
+                f"Got {tuple(y.shape)} instead. For one output add an axis: `y[..., None]`."
+            )
+        nll = gaussian_nll(draws.mean[:, :batch], draws.log_std[:, :batch], y)
+        epistemic = draws.mean.var(0, correction=0)
+        var_id = epistemic[:batch].mean()
+        self.parts = {"nll": nll.detach(), "var_id": var_id.detach(), "reg": torch.zeros_like(nll)}
+        if not self.reg_weight:
+            return nll
+        var_ood = epistemic[batch:].mean()
+        eps = RELATIVE_EPS * y.var(correction=0) + torch.finfo(y.dtype).tiny
+        reg = torch.log1p(var_id / (var_ood + eps))
+        self.parts |= {"reg": reg.detach(), "var_ood": var_ood.detach()}
+        return nll + self.reg_weight * reg
+
+    def _surrogates(self, layer, x, inputs, generator) -> Tensor:
+        def epistemic(z: Tensor) -> Tensor:
+            draws = layer(z, num_samples=self.num_samples, generator=generator, **inputs)
+            return draws.mean.var(0, correction=0).flatten(1).mean(1)
+
+        with torch.no_grad():
+            return self.surrogate(x, epistemic, generator)
+
+
+def gaussian_nll(mean: Tensor, log_std: Tensor, y: Tensor) -> Tensor:
+    r"""Mean of $\frac12[\log 2\pi + 2s + (y - \mu)^2 e^{-2s}]$, with $s$ = `log_std`."""
+    return 0.5 * (math.log(2 * math.pi) + 2 * log_std + (y - mean) ** 2 * torch.exp(-2 * log_std)).mean()
+
+
+def _rows(value, rows):
+    return value[rows] if isinstance(value, Tensor) and value.ndim > 1 else value
+
+
+def _join(value, more):
+    return torch.cat([value, more]) if isinstance(value, Tensor) and value.ndim > 1 else value

@@ -1,0 +1,3 @@
+"""Models: encoders, attention, read-out and head."""
+
+from nsac.models.series import SeriesModel as SeriesModel

@@ -1,0 +1,140 @@
+import math
+import time
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nsac.core import select_topk
+
+METHODS = ("exact", "sqrt")
+
+
+def recall(found, wanted):
+    return (found[..., :, None] == wanted[..., None, :]).any(-1).double().mean().item()
+
+
+def smooth(n, generator, waves=8, dim=4):
+    """Band-limited sequences, (1, heads, n, dim): the first `waves` harmonics with random weights."""
+    angle = 2 * math.pi * torch.arange(1, waves + 1)[:, None] * torch.arange(n) / n
+    basis = torch.cat([angle.sin(), angle.cos()])
+    return torch.einsum("hdf,fn->hnd", torch.randn(8, dim, 2 * waves, generator=generator), basis)[None]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n_keys", range(1, 201))
+def test_every_key_can_be_selected(n_keys, method, seed):
+    keys = torch.nn.functional.normalize(
+        torch.randn(1, 1, n_keys, 4, generator=torch.Generator().manual_seed(seed)), dim=-1
+    )
+    index, keep = select_topk(keys, keys, 1, method=method)  # the nearest unit vector to a unit vector is itself
+    assert keep.all()
+    assert torch.equal(index.flatten(), torch.arange(n_keys))
+
+
+@given(st.integers(1, 300), st.integers(1, 40), st.integers(0, 2**31))
+@settings(max_examples=40, deadline=None)
+def test_exact_selection_finds_the_largest_scores(n_keys, topk, seed):
+    g = torch.Generator().manual_seed(seed)
+    q, k = torch.randn(2, 2, 5, 3, generator=g), torch.randn(2, 2, n_keys, 3, generator=g)
+    scores = q @ k.mT
+    index, keep = select_topk(q, k, topk)
+    assert keep.all() and index.shape[-1] == min(topk, n_keys)
+    torch.testing.assert_close(scores.gather(-1, index).sort(-1).values, scores.topk(index.shape[-1]).values.flip(-1))
+    assert (index.diff(dim=-1) > 0).all()  # by key, each once
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n_keys", [7, 400])
+def test_masked_keys_are_never_selected(n_keys, method, generator):
+    q, k = torch.randn(3, 2, 11, 4, generator=generator), torch.randn(3, 2, n_keys, 4, generator=generator)
+    mask = torch.rand(3, n_keys, generator=generator) < 0.8
+    mask[1] = True  # nothing left
+    mask[2] = False
+    index, keep = select_topk(q, k, 5, mask=mask, method=method)
+    picked_masked = mask[torch.arange(3).view(3, 1, 1, 1), index] & keep
+    assert not picked_masked.any()
+    assert not keep[1].any() and keep[2].all()
+    assert torch.equal(keep[0].sum(-1), (~mask[0]).sum().clamp(max=5).expand(2, 11))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_causal_selection_does_not_depend_on_the_future(method, generator):
+    q, k = torch.randn(1, 2, 600, 4, generator=generator), torch.randn(1, 2, 600, 4, generator=generator)
+    changed = k.clone()
+    changed[..., 301:, :] = 100 * torch.randn(1, 2, 299, 4, generator=generator)
+    (one, keep), (two, _) = (select_topk(q, keys, 8, causal=True, method=method) for keys in (k, changed))
+    assert torch.equal(one[..., :301, :], two[..., :301, :])
+    assert (one <= torch.arange(600)[:, None])[keep].all()
+    assert torch.equal(keep[0, 0].sum(-1), torch.arange(1, 601).clamp(max=8))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_causal_positions_may_come_in_any_order(method, generator):
+    k, q = torch.randn(2, 1, 500, 4, generator=generator), torch.randn(2, 1, 9, 4, generator=generator)
+    key_pos, query_pos = torch.rand(2, 500, generator=generator), torch.rand(2, 9, generator=generator)
+    index, keep = select_topk(q, k, 8, causal=True, method=method, query_pos=query_pos, key_pos=key_pos)
+    chosen = key_pos[:, None, None].expand(2, 1, 9, 500).gather(-1, index)
+    assert (chosen <= query_pos[:, None, :, None])[keep].all()
+    assert torch.equal(keep.sum(-1)[:, 0], (key_pos[:, None] <= query_pos[..., None]).sum(-1).clamp(max=8))
+
+
+def test_block_search_is_exact_up_to_256_keys(generator):
+    q, k = torch.randn(2, 2, 20, 4, generator=generator), torch.randn(2, 2, 256, 4, generator=generator)
+    assert torch.equal(select_topk(q, k, 8, method="sqrt")[0], select_topk(q, k, 8)[0])
+
+
+def test_block_search_finds_the_keys_of_a_smooth_sequence(generator, record_property):
+    q, k = smooth(1024, generator), smooth(1024, generator)
+    found = recall(select_topk(q, k, 8, method="sqrt")[0], select_topk(q, k, 8)[0])
+    q, k = torch.randn(2, 1, 8, 1024, 4, generator=generator).unbind(0)
+    noise = recall(select_topk(q, k, 8, method="sqrt")[0], select_topk(q, k, 8)[0])
+    record_property("recall", {"smooth": found, "independent": noise})
+    print(f"recall of the block search at T = 1024: smooth {found:.3f}, independent random keys {noise:.3f}")
+    assert found >= 0.8
+
+
+@pytest.mark.slow
+def test_cost_of_the_block_search_grows_no_faster_than_n_to_the_1_6(generator):
+    lengths, seconds = [2048, 8192, 32768], []
+    for n in lengths:
+        q = torch.randn(1, 2, n, 4, generator=generator, dtype=torch.float32)
+        best = math.inf
+        for _ in range(3):
+            start = time.process_time()
+            select_topk(q, q, 8, method="sqrt")
+            best = min(best, time.process_time() - start)
+        seconds.append(best)
+    (slope,) = torch.linalg.lstsq(
+        torch.tensor([[math.log(n), 1.0] for n in lengths]), torch.tensor([[math.log(s)] for s in seconds])
+    ).solution[0]
+    print(f"block search: {dict(zip(lengths, seconds, strict=True))} s of CPU, exponent {slope:.2f}")
+    assert slope < 1.6
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_memory_of_the_search_does_not_grow_with_the_square_of_the_length(method, generator):
+    def peak(n):
+        q = torch.randn(1, 1, n, 4, generator=generator, dtype=torch.float32)
+        with torch.profiler.profile(profile_memory=True) as profile:
+            select_topk(q, q, 8, method=method)
+        held = highest = 0
+        for event in profile.profiler.kineto_results.events():
+            if event.name() == "[memory]":
+                held += event.nbytes()
+                highest = max(highest, held)
+        return highest
+
+    small, large = peak(2000), peak(8000)
+    assert large < 8 * small  # four times the length; the square would be 16
+
+
+def test_bad_arguments_are_named():
+    q = torch.randn(1, 1, 3, 2)
+    with pytest.raises(ValueError, match="`topk`"):
+        select_topk(q, q, 0)
+    with pytest.raises(ValueError, match="`method`"):
+        select_topk(q, q, 1, method="fast")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="`query_pos`"):
+        select_topk(q, torch.randn(1, 1, 4, 2), 1, causal=True)

@@ -1,0 +1,91 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from conftest import ALPHA
+from nsac import Prediction
+from nsac.core import decompose, mixture_cdf, mixture_log_prob, mixture_quantile
+
+
+def draws(n=7, shape=(3, 2), seed=0):
+    g = torch.Generator().manual_seed(seed)
+    return torch.randn(n, *shape, generator=g), torch.randn(n, *shape, generator=g) / 2
+
+
+def test_total_variance_is_the_variance_of_the_mixture():
+    """Law of total variance, against an integral of the density."""
+    mean, log_std = draws(shape=())
+
+    def moment(power):
+        return integrate.quad(
+            lambda y: y**power * mixture_log_prob(mean, log_std.exp(), torch.tensor(y)).exp().item(), -20, 20
+        )[0]
+
+    first = moment(1)
+    m, aleatoric, epistemic = decompose(mean, log_std)
+    assert moment(0) == pytest.approx(1)
+    assert m.item() == pytest.approx(first)
+    assert (aleatoric + epistemic).item() == pytest.approx(moment(2) - first**2)
+
+
+def test_one_draw_has_no_epistemic_variance():
+    p = Prediction(*draws(n=1))
+    assert (p.epistemic == 0).all()
+    torch.testing.assert_close(p.std, p.log_std_draws[0].exp())
+
+
+@given(st.floats(0.001, 0.999), st.integers(1, 20), st.integers(0, 2**31))
+@settings(max_examples=50, deadline=None)
+def test_quantile_inverts_the_cdf(q, n, seed):
+    mean, log_std = draws(n, (4,), seed)
+    p = Prediction(3 * mean, log_std)
+    torch.testing.assert_close(p.cdf(p.quantile(q)), torch.full((4,), q), rtol=1e-9, atol=1e-12)
+
+
+def test_quantiles_of_one_gaussian_are_scipys():
+    p = Prediction(torch.tensor([[1.0]]), torch.tensor([[0.5]]))
+    assert p.quantile(0.975).item() == pytest.approx(stats.norm(1, torch.tensor(0.5).exp()).ppf(0.975))
+
+
+def test_an_interval_holds_its_share_of_the_mixture(generator):
+    p = Prediction(*draws())
+    lower, upper = p.interval(0.8)
+    torch.testing.assert_close(p.cdf(upper) - p.cdf(lower), torch.full((3, 2), 0.8))
+    sample = p.sample(100_000, generator)
+    inside = ((sample >= lower) & (sample <= upper)).double().mean(0)
+    assert ((inside - 0.8).abs() < 5 * (0.16 / 1e5) ** 0.5).all()
+
+
+def test_samples_follow_the_cdf(generator):
+    p = Prediction(*draws(shape=()))
+    sample = p.sample(100_000, generator)
+    assert stats.kstest(p.cdf(sample).numpy() if sample.ndim == 0 else mixture_cdf(
+        p.mean_draws[:, None], p.log_std_draws.exp()[:, None], sample
+    ).numpy(), "uniform").pvalue > ALPHA  # fmt: skip
+
+
+def test_log_prob_is_the_slope_of_the_cdf():
+    mean, log_std = draws(shape=())
+    y = torch.linspace(-3, 3, 50, requires_grad=True)
+    cdf = mixture_cdf(mean[:, None], log_std.exp()[:, None], y)
+    (slope,) = torch.autograd.grad(cdf.sum(), y)
+    torch.testing.assert_close(slope.log(), mixture_log_prob(mean[:, None], log_std.exp()[:, None], y))
+
+
+def test_components_far_apart_have_the_quantile_between_them():
+    """Two equal spikes: below one half the first, above it the second."""
+    mean, std = torch.tensor([0.0, 1e6]), torch.tensor([1.0, 1.0])
+    assert mixture_quantile(mean, std, torch.tensor(0.25)).item() == pytest.approx(0.0, abs=1e-6)
+    assert mixture_quantile(mean, std, torch.tensor(0.75)).item() == pytest.approx(1e6, abs=1e-6)
+
+
+def test_bad_arguments_are_named():
+    mean, log_std = draws()
+    with pytest.raises(ValueError, match="same shape"):
+        Prediction(mean, log_std[:, :1])
+    with pytest.raises(ValueError, match="`q`"):
+        Prediction(mean, log_std).quantile(1.0)
+    with pytest.raises(ValueError, match="`coverage`"):
+        Prediction(mean, log_std).interval(90)
