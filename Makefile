@@ -3,14 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := bench,drive,export,track,race,dev
-# Two workers for two cores, one thread each: threads that compete for cores only wait for each other.
-export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test slow race lint setup format clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.base  ## train on the irregular spiral and draw what the model knows
 	$(BIN)/nsac demo
+
+# Two workers for two cores, one thread each: threads that compete for cores only wait for each other.
+test slow race: export OMP_NUM_THREADS = 1
 
 test: lint  ## lint, types, fast tests
 	$(BIN)/pytest -n 2 tests src

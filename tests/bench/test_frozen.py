@@ -83,4 +83,4 @@ def test_figure_saves_without_a_display(layer, tmp_path):
 
 @pytest.mark.slow
 def test_bounds_hold_for_the_layer_that_is_trained_by_default(seed):
-    assert all(record.bound_holds for record in frozen_analysis(seed=seed))
+    assert all(record.bound_holds for record in frozen_analysis(seeds=(seed,)))

@@ -33,12 +33,12 @@ class Demo:
     """scores: one row per method and part"""
 
 
-def run_demo(steps: int = 1500, seed: int = 0, report: Callable[[Progress], None] = lambda progress: None) -> Demo:
+def run_demo(steps: int = 1200, seed: int = 0, report: Callable[[Progress], None] = lambda progress: None) -> Demo:
     """Train on 200 spirals, keep the best of 50 others, score 50 more; everything follows from the seed."""
     generator = torch.Generator().manual_seed(seed)
     spirals = make_spirals(generator=generator)
-    model = SeriesModel(2, 2, seed=seed)
-    config = TrainConfig(steps=steps, learning_rate=6e-3, validate_every=max(1, steps // 15))
+    model = SeriesModel(2, 2, num_heads=2, topk=24, seed=seed)
+    config = TrainConfig(steps=steps, learning_rate=6e-3, validate_every=max(1, steps // 10))
     best = train(model, _Objective(spirals, generator), lambda m: _validate(m, spirals), config, report)
     prediction = _predict(best, spirals, TEST, num_samples=20)
     rows = _score("nsac", prediction, spirals) + _score("mean trajectory", _mean_trajectory(spirals), spirals)
@@ -71,7 +71,8 @@ def _predict(model: nn.Module, data: Spirals, rows: slice, num_samples: int) -> 
 
 
 def _validate(model: nn.Module, data: Spirals) -> float:
-    return nll(_predict(model, data, VALIDATION, num_samples=5), data.y[VALIDATION])
+    p = _predict(model, data, VALIDATION, num_samples=5)
+    return nll(p, data.y[VALIDATION])
 
 
 def _mean_trajectory(data: Spirals) -> Prediction:

@@ -11,17 +11,20 @@ the query stays at 0. So a layer's gates become functions of time, $\kappa(s), \
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import NamedTuple
 
 import torch
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from rich.table import Table
 from torch import Tensor
 
 from nsac._checks import check_int
+from nsac.bench.style import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLE
 from nsac.core import Lipschitz, frozen_bounds, piecewise_moments
 from nsac.layers import NSAC, NSACLoss
 
@@ -42,9 +45,6 @@ PAPER = {
     "oscillatory": (5.87, 6.57, 4.28, 3.10, 4.54),
 }
 """The paper's Table 3, in %: mean error, max error, variation of phi, kappa and psi."""
-
-BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555"
-"""Colours that colour-blind readers can tell apart (Okabe and Ito, 2008)."""
 
 
 def slow(s: Tensor) -> Tensor:
@@ -121,16 +121,31 @@ class _Drive(NamedTuple):
     frozen_var: Tensor
 
 
-def frozen_analysis(layer: NSAC | None = None, updates: int = 20, seed: int = 0) -> list[FrozenRecord]:
+def frozen_analysis(
+    layer: NSAC | None = None, updates: int = 20, seeds: Sequence[int] = range(5)
+) -> list[FrozenRecord]:
     """Errors of freezing the gates between updates, one record per regime.
 
     Args:
-        layer: whose gates, with `input_dim=1`. None: a small one, trained for a few seconds to predict the regimes.
+        layer: whose gates, with `input_dim=1`. None: small ones, each trained for a few seconds to predict the regimes;
+            errors and variations are averaged over them, and `bound_use` is the largest.
         updates: how many times in [0, 1] the gates are read.
-        seed: of the layer that is trained when none is given.
+        seeds: of the layers that are trained when none is given.
     """
-    layer = _check(layer, updates, seed)
-    return [_record(name, _drive(layer, signal, updates)) for name, signal in REGIMES.items()]
+    layers = [_check(layer, updates, seed) for seed in (seeds if layer is None else (0,))]
+    return [
+        _summarise([_record(name, _drive(each, signal, updates)) for each in layers])
+        for name, signal in REGIMES.items()
+    ]
+
+
+def _summarise(records: list[FrozenRecord]) -> FrozenRecord:
+    numbers = {
+        field.name: statistics.mean(getattr(record, field.name) for record in records)
+        for field in fields(FrozenRecord)
+        if field.name != "regime"
+    }
+    return FrozenRecord(records[0].regime, **{**numbers, "bound_use": max(record.bound_use for record in records)})
 
 
 def frozen_table(records: list[FrozenRecord]) -> Table:
@@ -169,21 +184,25 @@ _CAPTION = (
 )
 
 
-def frozen_figure(layer: NSAC | None = None, updates: int = 20, seed: int = 0, head: int | None = None) -> Figure:
+def frozen_figure(layer: NSAC | None = None, updates: int = 20, seed: int = 0) -> Figure:
     """The step change in one head: drive, gates, logit under varying gates and in closed form, and the error.
 
     Args:
-        layer, updates, seed: as in `frozen_analysis`.
-        head: which head's logit to draw. None: the one whose target phi moves most.
+        layer, updates: as in `frozen_analysis`.
+        seed: of the layer that is trained when none is given. The head whose target phi moves most is drawn.
     """
     layer = _check(layer, updates, seed)
     drive = _drive(layer, step, updates)
     phi = drive.varying.phi
-    chosen = int((phi.amax(0) - phi.amin(0)).argmax()) if head is None else head
+    chosen = int((phi.amax(0) - phi.amin(0)).argmax())
+    with rc_context(STYLE):
+        return _draw(drive, chosen)
+
+
+def _draw(drive: "_Drive", chosen: int) -> Figure:
     figure = Figure(figsize=(7.2, 8.4), layout="constrained")
     panels = figure.subplots(6, 1, sharex=True, height_ratios=[2, 2, 2, 2, 5, 3])
     for panel in panels:
-        panel.spines[["top", "right"]].set_visible(False)
         panel.grid(axis="x", color="0.92")
         panel.locator_params(axis="y", nbins=4)
     panels[0].plot(drive.time, drive.signal, color=GREY)
@@ -193,7 +212,7 @@ def frozen_figure(layer: NSAC | None = None, updates: int = 20, seed: int = 0, h
     _draw_error(panels[5], drive, chosen)
     panels[-1].set(xlabel="internal time $s$", xlim=(0, 1))
     figure.align_ylabels(panels)
-    figure.legend(*panels[4].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+    figure.legend(*panels[4].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
 
 
@@ -321,4 +340,4 @@ def _draw_error(panel, drive: _Drive, head: int) -> None:
     panel.plot(drive.time, std, color=PURPLE, linestyle="-.", label="of the std, % of its range")
     top = max(mean.max().item(), std.max().item(), ROUNDING)
     panel.set(ylabel="error (%)", ylim=(0, 1.4 * top))  # room for the legend above the curves
-    panel.legend(loc="upper right", ncols=2, frameon=False)
+    panel.legend(loc="upper right", ncols=2)

@@ -1,4 +1,4 @@
-"""A sparse affine map with one parameter per synapse."""
+"""Sparse weights with one parameter per synapse."""
 
 import numpy as np
 import torch
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class Synapses(nn.Module):
-    """`W^T x + b` where W is zero outside the adjacency; only existing synapses are parameters.
+    """Weights W, (from, to), zero outside the adjacency, and bias; only existing synapses are parameters.
 
     Weights start as N(0, 1 / fan-in), with each neuron's true fan-in, so that the signal keeps its scale.
     """
@@ -35,13 +35,6 @@ class Synapses(nn.Module):
         """The dense (from, to) matrix."""
         size = self.shape[0] * self.shape[1]
         return self.weight.new_zeros(size).scatter(0, self.index, self.weight).view(self.shape)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(from, ...) -> (to, ...). Neurons come first: a wide product of few rows is what a CPU does fastest."""
-        flat = x.flatten(1)
-        weight = self.matrix().mT
-        y = torch.addmm(self.bias[:, None], weight, flat) if self.biased else weight @ flat
-        return y.unflatten(1, x.shape[1:])
 
     def extra_repr(self) -> str:  # noqa: D102
         return f"{self.shape[0]} -> {self.shape[1]}, {len(self.index)} synapses"

@@ -69,6 +69,8 @@ def select_topk(
     search = _exact if method == "exact" else _sqrt
     index, keep = search(q, k, min(topk, n_keys), mask, positions)
     # By key, dropped ones last: a key's share of the noise then does not depend on how many others were scored.
+    if mask is None and not causal:
+        return index.sort().values, keep
     index, order = index.masked_fill(~keep, n_keys).sort(-1)
     return index.clamp(max=n_keys - 1), keep.gather(-1, order)
 
@@ -101,12 +103,12 @@ def _exact(q, k, topk, mask, positions):
 def _topk(scores: Tensor, topk: int, folds: int) -> tuple[Tensor, Tensor]:
     """Like `torch.topk`. Folded into columns, the K largest numbers lie in the K columns with the largest maxima."""
     if folds == 1:
-        return scores.topk(topk)
+        return scores.topk(topk, sorted=False)
     columns = scores.unflatten(-1, (folds, -1)).amax(-2)
     best = columns.topk(topk, sorted=False).indices
     candidates = best[..., None] + columns.shape[-1] * torch.arange(folds, device=best.device)
     candidates = candidates.flatten(-2)
-    top, place = scores.gather(-1, candidates).topk(topk)
+    top, place = scores.gather(-1, candidates).topk(topk, sorted=False)
     return top, candidates.gather(-1, place)
 
 
@@ -170,7 +172,7 @@ def _probe(q, query_pos, blocks, probes, topk):
     if query_pos is not None:
         later = blocks.pos[example, probed].flatten(-2) > query_pos[:, None, :, None]
         scores = scores.masked_fill_(later, -math.inf)
-    scores, place = scores.topk(topk)
+    scores, place = scores.topk(topk, sorted=False)
     return probed.gather(-1, place // size) * size + place % size, scores > -math.inf
 
 

@@ -10,7 +10,7 @@ from torch.nn.functional import softplus
 from nsac._checks import check_choice, check_heads, check_int, check_positive, check_sequence
 from nsac.circuit import Backbone, Sensory, ncp_wiring, sense
 from nsac.core import masked_softmax, nac_logit, ou_moments, ou_sample, select_topk, weigh
-from nsac.layers.clock import CYCLES, POSITION_SCALE, Clock, TimeMode, time_features
+from nsac.layers.clock import CYCLES, POSITION_SCALE, Clock, TimeMode, first_valid, time_features
 
 GATE_MIN = 1e-5
 """Added to the positive gates: a rate or a diffusion of exactly 0 has no closed form."""
@@ -176,8 +176,8 @@ class Attention(nn.Module):
         index, keep = self._select(q, k, mask, positions)
 
         # Pairs are (K, B, H, Q) with cells before them, (cells, K, B, H, Q): every operation runs along the batch.
-        w_q, w_k = self.backbone.halves(len(q))
-        from_query = torch.addmm(self.backbone.sensory.bias[:, None], w_q, q.flatten(1)).unflatten(1, q.shape[1:])
+        w_q, w_k, bias = self.backbone.halves(len(q))
+        from_query = torch.addmm(bias, w_q, q.flatten(1)).unflatten(1, q.shape[1:])
         before = len(k) > len(w_k)  # project keys before or after they are fetched, whichever moves fewer numbers
         known = [_project(w_k, k) if before else k, v]
         if stamps.clock is not None:
@@ -218,7 +218,7 @@ class Attention(nn.Module):
         for name, tokens in (("q", q), ("k", k), ("v", v)):
             cells[name] = tokens.permute(1, 2, 3, 0)
         for name in ("inter", "command"):
-            cells[name] = getattr(potentials, name).permute(2, 3, 4, 1, 0)
+            cells[name] = 2 * getattr(potentials, name).permute(2, 3, 4, 1, 0) - 1
         pairs = {**gates.values, "t": t.expand_as(gates.mean), "mu": gates.mean, "weights": weights, "index": index}
         if gates.var is not None:
             pairs["sigma"] = gates.var.sqrt()
@@ -231,10 +231,8 @@ class Attention(nn.Module):
         batch, n_keys = x.shape[:2]
         raw = torch.arange(n_keys, device=x.device, dtype=x.dtype) if times is None else times
         raw = raw.expand(batch, n_keys)
-        first = raw[:, :1]
-        if mask is not None:
-            raw = raw.masked_fill(mask, 0)
-            first = raw.gather(1, (~mask).int().argmax(-1, keepdim=True))
+        first = first_valid(raw, mask)
+        raw = raw if mask is None else raw.masked_fill(mask, 0)
         scale = POSITION_SCALE if times is None else self.time_scale
 
         def since_first(raw):

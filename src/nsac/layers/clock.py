@@ -27,6 +27,13 @@ def time_features(tau: Tensor) -> Tensor:
     return torch.cat([angle.sin(), angle.cos()], -1)
 
 
+def first_valid(times: Tensor, mask: Tensor | None) -> Tensor:
+    """Time of each row's first token that is not masked, (B, 1); 0 where all are. Times are (B, T)."""
+    if mask is None:
+        return times[:, :1]
+    return times.masked_fill(mask, 0).gather(1, (~mask).int().argmax(-1, keepdim=True))
+
+
 class Clock(nn.Module):
     """Maps the sample's time to each head's internal time in (0, 1).
 

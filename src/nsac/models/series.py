@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from nsac._checks import check_sequence, warn_single_key
 from nsac.layers import Attention, Draws
-from nsac.layers.clock import CYCLES, time_features
+from nsac.layers.clock import CYCLES, first_valid, time_features
 from nsac.layers.linear import seeded_linear
 
 
@@ -31,7 +32,7 @@ class SeriesModel(nn.Module):
         seed: int = 0,
     ):
         super().__init__()
-        self.time_scale = time_scale
+        self.input_dim, self.time_scale = input_dim, time_scale
         stamp = 1 + 2 * len(CYCLES)
         self.token = _mlp(input_dim + stamp, d_model, d_model, seed)
         self.query = _mlp(stamp, d_model, d_model, seed + 2)
@@ -47,9 +48,33 @@ class SeriesModel(nn.Module):
         num_samples: int = 5,
         generator: torch.Generator | None = None,
     ) -> Draws:
-        """Draws of mean and log standard deviation at the query times, (N, B, Q, output_dim)."""
-        first = times[:, :1]
-        tau, asked = ((t - first) / self.time_scale for t in (times, query_times.expand(len(x), -1)))
+        """Draws of mean and log standard deviation at the query times, (N, B, Q, output_dim).
+
+        Args:
+            x: observations, (B, T, input_dim).
+            times: when they were made, (B, T) or (T,).
+            query_times: when to predict, (B, Q) or (Q,), inside or beyond the window.
+            mask: (B, T), True = ignore.
+            num_samples: draws N; 0 for the noise-free pass.
+            generator: source of the noise.
+        """
+        check_sequence(
+            x,
+            times,
+            mask,
+            None,
+            query_times,
+            False,
+            input_dim=self.input_dim,
+            query_dim=self.input_dim,
+            takes_times=True,
+        )
+        warn_single_key(x.shape[1], self.attention.topk, mask)
+        times, query_times = times.expand(len(x), -1), query_times.expand(len(x), -1)
+        first = first_valid(times, mask)
+        tau, asked = (((t - first) / self.time_scale).to(x.dtype) for t in (times, query_times))
+        if mask is not None:  # what is behind the mask must not reach the token network either
+            x, tau = x.masked_fill(mask[..., None], 0), tau.masked_fill(mask, 0)
         tokens = self.token(torch.cat([x, _stamp(tau)], -1))
         query = self.query(_stamp(asked))
         noise = None

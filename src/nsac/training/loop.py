@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,12 @@ def train(
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimiser, config.learning_rate, total_steps=config.steps, pct_start=config.warmup, cycle_momentum=False
     )
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema))
+
+    def blend(mean: Tensor, new: Tensor, count: Tensor | int) -> Tensor:
+        # Early on, a fixed decay would still remember the initial weights; so it grows with the number of steps.
+        return mean.lerp(new, 1 - min(config.ema, (1 + int(count)) / (10 + int(count))))
+
+    average = AveragedModel(model, avg_fn=blend)
     best, best_score, score = model, float("inf"), None
     for step in range(1, config.steps + 1):
         optimiser.zero_grad()

@@ -1,5 +1,6 @@
 """How good is a predicted distribution? Each score is a mean over all entries; lower is better but for coverage."""
 
+import numpy as np
 import scoringrules
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ def crps(prediction: Prediction, y: Tensor) -> float:
     """Continuous ranked probability score of the mixture, in closed form."""
     _check(prediction, y)
     means, stds = (d.movedim(0, -1).double().numpy(force=True) for d in _components(prediction))
-    return float(scoringrules.crps_mixnorm(y.double().numpy(force=True), means, stds).mean())
+    return float(np.mean(np.asarray(scoringrules.crps_mixnorm(y.double().numpy(force=True), means, stds))))
 
 
 def coverage(prediction: Prediction, y: Tensor, level: float = 0.9) -> float:
@@ -43,6 +44,4 @@ def _check(prediction: Prediction, y: Tensor) -> None:
     check_finite("y", y)
     for name, value in zip(("mean", "standard deviation"), _components(prediction), strict=True):
         if not torch.isfinite(value).all() or (name != "mean" and (value <= 0).any()):
-            raise ValueError(
-                f"The prediction's {name} must be finite (and a deviation above 0). Look for NaN in training."
-            )
+            raise ValueError(f"The prediction's {name} must be finite, and a deviation above 0. Check the training.")

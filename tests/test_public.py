@@ -1,0 +1,26 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nsac
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_api_page_lists_what_is_public():
+    listed = re.findall(r"^### `(?:nsac\.)?(\w+)", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(nsac.__all__)
+
+
+def test_every_public_name_has_a_docstring():
+    assert all(getattr(nsac, name).__doc__ for name in nsac.__all__)
+
+
+def test_importing_leaves_the_heavy_things_out():
+    """Plots, tables and command line come only when they are asked for."""
+    code = (
+        "import sys, nsac; print([m for m in ('matplotlib', 'pandas', 'typer', 'torchsde', 'ray') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
