@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from nsac.layers.attention import Attention, Readout, Selection
 from nsac.layers.clock import TimeMode
-from nsac.layers.linear import seeded_linear
+from nsac.layers.init import seeded_linear
 
 
 class NAC(nn.Module):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from nsac._checks import check_int, check_shape, warn_single_key
 from nsac.layers.attention import Attention, Readout, Selection
 from nsac.layers.clock import TimeMode
-from nsac.layers.linear import seeded_linear
+from nsac.layers.init import seeded_linear
 from nsac.uncertainty import Prediction
 
 

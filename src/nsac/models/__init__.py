@@ -1,3 +1,12 @@
-"""Models: encoders, attention, read-out and head."""
+"""Models: encoders, attention, trunk and head."""
 
+from nsac.models.encoders import Encoded as Encoded
+from nsac.models.encoders import FrameEncoder as FrameEncoder
+from nsac.models.encoders import SeriesEncoder as SeriesEncoder
+from nsac.models.encoders import TableEncoder as TableEncoder
+from nsac.models.encoders import WindowEncoder as WindowEncoder
+from nsac.models.network import Head as Head
+from nsac.models.network import Hidden as Hidden
+from nsac.models.network import Network as Network
+from nsac.models.network import NetworkConfig as NetworkConfig
 from nsac.models.series import SeriesModel as SeriesModel

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from nsac._checks import check_sequence, warn_single_key
 from nsac.layers import Attention, Draws
 from nsac.layers.clock import CYCLES, first_valid, time_features
-from nsac.layers.linear import seeded_linear
+from nsac.layers.init import seeded_linear
 
 
 class SeriesModel(nn.Module):

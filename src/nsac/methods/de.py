@@ -1,0 +1,36 @@
+"""Deep ensemble: several networks, each initialised and trained on its own."""
+
+import torch
+from torch import Tensor, nn
+
+from nsac.layers import Draws
+from nsac.methods.base import AbstractTrainable, Problem, method
+from nsac.methods.gmle import GaussianMLE
+from nsac.models.encoders import Batch
+
+
+@method("de")
+class DeepEnsemble(AbstractTrainable):
+    """Gaussian networks that differ in their seed; their disagreement is epistemic."""
+
+    has_epistemic = True
+
+    def __init__(self, problem: Problem, seed: int = 0, members: int = 3):
+        super().__init__(problem)
+        self.members = nn.ModuleList(GaussianMLE(problem, 1000 * i + seed) for i in range(members))
+        self.parts = {}
+
+    def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
+        """One per member, whatever number is asked for."""
+        each = [member.draws(batch, 1, generator) for member in self.members]  # pyright: ignore[reportCallIssue]
+        return Draws(*(torch.cat(kind) for kind in zip(*each, strict=True)))
+
+    def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
+        """Sum over members, whose gradients do not mix."""
+        losses = [member.loss(batch, generator) for member in self.members]  # pyright: ignore[reportCallIssue]
+        self.parts = {"nll": torch.stack(losses).mean().detach()}
+        return torch.stack(losses).sum()
+
+    def learners(self) -> list[AbstractTrainable]:
+        """The members, so that each sees its own order of the data and stops when it should."""
+        return list(self.members)  # pyright: ignore[reportReturnType]

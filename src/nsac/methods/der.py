@@ -1,0 +1,76 @@
+"""Deep evidential regression: the network predicts a distribution over means and variances."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from nsac.layers import Draws
+from nsac.methods.base import AbstractTrainable, Problem, method
+from nsac.models import Head, Network
+from nsac.models.encoders import Batch
+
+EVIDENCE_MIN = 1e-3
+"""Added to the evidence: without it, gradients of its logarithms are unbounded."""
+
+
+def nig_nll(gamma: Tensor, nu: Tensor, alpha: Tensor, beta: Tensor, y: Tensor) -> Tensor:
+    r"""Negative log-likelihood of y under the Student distribution that a Normal-Inverse-Gamma gives.
+
+    $\frac12\log\frac\pi\nu - \alpha\log\Omega + (\alpha + \frac12)\log((y-\gamma)^2\nu + \Omega)
+    + \log\frac{\Gamma(\alpha)}{\Gamma(\alpha + 1/2)}$ with $\Omega = 2\beta(1 + \nu)$.
+    """
+    omega = 2 * beta * (1 + nu)
+    return (
+        0.5 * (math.log(math.pi) - nu.log())
+        - alpha * omega.log()
+        + (alpha + 0.5) * ((y - gamma) ** 2 * nu + omega).log()
+        + torch.lgamma(alpha)
+        - torch.lgamma(alpha + 0.5)
+    )
+
+
+def standard_gamma(alpha: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Gamma numbers of rate 1. `torch.distributions` takes no generator; what it calls does."""
+    return torch._standard_gamma(alpha, generator=generator)  # pyright: ignore[reportPrivateImportUsage]
+
+
+@method("der")
+class DeepEvidential(AbstractTrainable):
+    r"""$\sigma^2 \sim \Gamma^{-1}(\alpha, \beta)$, $\mu \sim N(\gamma, \sigma^2/\nu)$, with parameters per row.
+
+    Its "epistemic" variance $\beta / \nu(\alpha - 1)$ is the aleatoric one over a learned number of virtual
+    observations; nothing ties it to the data that was seen.
+    """
+
+    has_epistemic = True
+
+    def __init__(self, problem: Problem, seed: int = 0, reg_weight: float = 0.01):
+        super().__init__(problem)
+        self.reg_weight = reg_weight
+        self.network = Network(problem.encoder(seed), problem.network, "ode", seed)
+        self.head = Head(self.network, problem.outputs, 4, seed + 2)
+        self.parts = {}
+
+    def evidence(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Parameters gamma, nu, alpha, beta of each row."""
+        gamma, nu, alpha, beta = (kind[0] for kind in self.head(self.network(batch)))
+        return gamma, softplus(nu) + EVIDENCE_MIN, softplus(alpha) + 1 + EVIDENCE_MIN, softplus(beta) + EVIDENCE_MIN
+
+    def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
+        """Means and variances drawn from the evidence; their mixture is the Student distribution."""
+        gamma, nu, alpha, beta = self.evidence(batch)
+        shape = (num_samples, *gamma.shape)
+        precision = standard_gamma(alpha.expand(shape).contiguous(), generator) / beta
+        log_std = -0.5 * precision.clamp(min=torch.finfo(precision.dtype).tiny).log()
+        noise = torch.randn(shape, generator=generator, dtype=gamma.dtype, device=gamma.device)
+        return Draws(gamma + log_std.exp() / nu.sqrt() * noise, log_std)
+
+    def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
+        """Likelihood, and a price on evidence where the mean is wrong."""
+        gamma, nu, alpha, beta = self.evidence(batch)
+        nll = nig_nll(gamma, nu, alpha, beta, batch["y"]).mean()
+        reg = ((batch["y"] - gamma).abs() * (2 * nu + alpha)).mean()
+        self.parts = {"nll": nll.detach(), "reg": reg.detach()}
+        return nll + self.reg_weight * reg

@@ -1,0 +1,33 @@
+"""Gaussian maximum likelihood: a mean and a deviation per row."""
+
+import torch
+from torch import Tensor
+
+from nsac.layers import Draws
+from nsac.layers.loss import gaussian_nll
+from nsac.methods.base import AbstractTrainable, Problem, method
+from nsac.models import Head, Network
+from nsac.models.encoders import Batch
+
+
+@method("gmle")
+class GaussianMLE(AbstractTrainable):
+    """Heteroscedastic regression on deterministic attention; all its variance is aleatoric."""
+
+    has_epistemic = False
+
+    def __init__(self, problem: Problem, seed: int = 0):
+        super().__init__(problem)
+        self.network = Network(problem.encoder(seed), problem.network, "ode", seed)
+        self.head = Head(self.network, problem.outputs, 2, seed + 2)
+        self.parts = {}
+
+    def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
+        """One: nothing is random."""
+        return Draws(*self.head(self.network(batch)))
+
+    def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
+        """Negative log-likelihood."""
+        nll = gaussian_nll(*self.draws(batch, 1, generator), batch["y"])
+        self.parts = {"nll": nll.detach()}
+        return nll

@@ -1,0 +1,45 @@
+"""Naive forecasts of series: the last value, or the value one season ago, with the errors they made in training."""
+
+import torch
+from torch import Tensor
+
+from nsac.layers import Draws
+from nsac.methods.base import AbstractSolved, Problem, Rows, method, sweep
+from nsac.models.encoders import Batch
+
+
+class _Repeat(AbstractSolved):
+    """Repeats a key of the batch, (B, outputs); its deviation is the root mean square error in training."""
+
+    has_epistemic = False
+    kinds = ("windows",)
+    log_std: Tensor
+
+    def __init__(self, problem: Problem, seed: int = 0):
+        super().__init__(problem)
+        self.register_buffer("log_std", torch.zeros(problem.outputs))
+
+    def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
+        """One: nothing is random."""
+        mean = self._value(batch).unsqueeze(0)
+        return Draws(mean, self.log_std.expand_as(mean))
+
+    def solve(self, train: Rows, validation: Rows) -> None:
+        """Root mean square error per output."""
+        total = sum((batch["y"] - self._value(batch)).square().sum(0) for batch in sweep(train))
+        self.log_std = 0.5 * (torch.as_tensor(total) / len(train)).clamp(min=1e-12).log()
+
+    def _value(self, batch: Batch) -> Tensor:
+        if self.name not in batch:
+            raise ValueError(f"Method {self.name!r} needs the key {self.name!r} in every batch. Got {sorted(batch)}.")
+        return batch[self.name]
+
+
+@method("persistence")
+class Persistence(_Repeat):
+    """The last observed value; the data says it in the key `persistence`, in the unit of y."""
+
+
+@method("seasonal")
+class Seasonal(_Repeat):
+    """The value one season before; the data says it in the key `seasonal`, in the unit of y."""

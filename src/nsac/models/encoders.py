@@ -1,0 +1,249 @@
+"""Encoders: from a batch of data to tokens, queries and what the head may see directly."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+from typing_extensions import override
+
+from nsac._checks import check_shape
+from nsac.layers.clock import CYCLES, TimeMode, first_valid, time_features
+from nsac.layers.init import seeded, seeded_linear, seeded_mlp
+
+Batch = dict[str, Tensor]
+
+
+class Encoded(NamedTuple):
+    """What attention works on."""
+
+    tokens: Tensor  # (B, T, token_dim)
+    query: Tensor | None = None  # (B, Q, query_dim)
+    times: Tensor | None = None  # (B, T)
+    query_times: Tensor | None = None  # (B, Q)
+    mask: Tensor | None = None  # (B, T), True = ignore
+    skip: Tensor | None = None  # (B, skip_dim), a straight path to the mean
+
+
+class AbstractEncoder(nn.Module, ABC):
+    """Turns a batch into tokens and queries."""
+
+    time: ClassVar[TimeMode]
+    """the attention's time mode"""
+    per_query: ClassVar[bool]
+    """one output per query, or one for all queries together"""
+    token_dim: int
+    query_dim: int | None
+    """None: the attention learns its queries"""
+    skip_dim: int
+    """0: the head sees only what was attended"""
+    time_scale: float = 1.0
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Encoded:
+        """Tokens, queries and what goes with them."""
+
+
+class TableEncoder(AbstractEncoder):
+    """Rows of numbers (`x`, NaN = missing) and categories (`c`, 0 = missing) to tokens; the row itself asks.
+
+    A missing value is never replaced silently: with a token per feature its token is masked, and with slots, as in the
+    query and the straight path, its number is left out and a flag says so.
+
+    Args:
+        numbers: number of numeric columns.
+        levels: for each categorical column, how many levels it has besides "missing".
+        tokens: `"slots"`: learned mixtures of all features; `"features"`: one token each.
+        missing: whether numbers may be missing.
+        width: size of a token.
+        slots: number of slots.
+        seed: fixes the initial weights.
+    """
+
+    time: ClassVar[TimeMode] = "none"
+    per_query: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        numbers: int,
+        levels: Sequence[int] = (),
+        tokens: str = "slots",
+        missing: bool = False,
+        width: int = 32,
+        slots: int = 8,
+        seed: int = 0,
+    ):
+        super().__init__()
+        self.numbers, self.tokens, self.missing = numbers, tokens, missing
+        self.token_dim = self.query_dim = width
+        self.levels = nn.ModuleList(
+            seeded(lambda n=n: nn.Embedding(n + 1, width), seed + i) for i, n in enumerate(levels)
+        )
+        self.skip_dim = numbers * (2 if missing else 1) + width * len(levels)
+        if tokens == "slots":
+            self.slots = seeded(lambda: nn.Linear(self.skip_dim, slots * width), seed)
+        else:
+            self.value = seeded(lambda: _PerFeature(numbers, width), seed)
+        self.query = seeded_linear(self.skip_dim, width, seed + 1)
+
+    @override
+    def forward(self, batch: Batch) -> Encoded:
+        x = batch["x"]
+        check_shape("x", x, "(rows, features)", (-1, self.numbers))
+        absent = torch.isnan(x)
+        known = x.masked_fill(absent, 0)
+        kinds = [embed(batch["c"][:, i]) for i, embed in enumerate(self.levels)]
+        row = torch.cat([known, *([absent.to(x.dtype)] if self.missing else []), *kinds], -1)
+        query = self.query(row).unsqueeze(1)
+        if self.tokens == "slots":
+            return Encoded(gelu(self.slots(row)).unflatten(-1, (-1, self.token_dim)), query, skip=row)
+        tokens = torch.cat([self.value(known), *(kind.unsqueeze(1) for kind in kinds)], 1)
+        mask = None
+        if self.missing or kinds:
+            mask = torch.cat([absent, *((batch["c"][:, i : i + 1] == 0) for i in range(len(kinds)))], 1)
+        return Encoded(tokens, query, mask=mask, skip=row)
+
+
+class _PerFeature(nn.Module):
+    """A token per number: GELU(value * direction + place)."""
+
+    def __init__(self, numbers: int, width: int):
+        super().__init__()
+        self.direction = nn.Parameter(torch.empty(1, numbers, width))
+        self.place = nn.Parameter(torch.empty(1, numbers, width))
+
+    def forward(self, x: Tensor) -> Tensor:  # b f -> b f w
+        scale = self.direction[0].numel() ** 0.5  # weights were scaled for that fan-in, but a token sees one number
+        return gelu(scale * (x.unsqueeze(-1) * self.direction + self.place))
+
+
+class SeriesEncoder(AbstractEncoder):
+    """Observations at irregular times (`x`, `times`, `mask`) to one token each; `query_times` ask.
+
+    Args:
+        features: numbers per observation.
+        time_scale: about the length of the observed window.
+        width: size of tokens and queries.
+        seed: fixes the initial weights.
+    """
+
+    time: ClassVar[TimeMode] = "elapsed"
+    per_query: ClassVar[bool] = True
+
+    def __init__(self, features: int, time_scale: float = 1.0, width: int = 64, seed: int = 0):
+        super().__init__()
+        self.features, self.time_scale, self.skip_dim = features, time_scale, 0
+        self.token_dim = self.query_dim = width
+        stamp = 1 + 2 * len(CYCLES)
+        self.token = seeded_mlp(features + stamp, width, width, seed)
+        self.query = seeded_mlp(stamp, width, width, seed + 1)
+
+    @override
+    def forward(self, batch: Batch) -> Encoded:
+        x, mask = batch["x"], batch.get("mask")
+        check_shape("x", x, "(batch, time, features)", (-1, -1, self.features))
+        times, asked = (batch[name].expand(len(x), -1) for name in ("times", "query_times"))
+        first = first_valid(times, mask)
+        tau, ask = (((t - first) / self.time_scale).to(x.dtype) for t in (times, asked))
+        if mask is not None:  # what is behind the mask must not reach the token network either
+            x, tau = x.masked_fill(mask[..., None], 0), tau.masked_fill(mask, 0)
+        tokens = self.token(torch.cat([x, _stamp(tau)], -1))
+        return Encoded(tokens, self.query(_stamp(ask)), times, asked, mask)
+
+
+def _stamp(tau: Tensor) -> Tensor:
+    return torch.cat([tau[..., None], time_features(tau)], -1)
+
+
+class WindowEncoder(AbstractEncoder):
+    """Regular windows (`x`, (B, L, V), NaN = missing) to one token per variable; learned queries ask.
+
+    A variable's token sees its differences to its last known value, that value, and which variable it is. `calendar`,
+    (B, G), known in advance, is one more token. A variable with no value in the window is masked.
+
+    Args:
+        length: steps of a window.
+        variables: number of series.
+        calendar: numbers that describe the time of the forecast, 0 for none.
+        missing: whether values may be missing.
+        skip: whether the head sees the window directly.
+        width: size of a token.
+        seed: fixes the initial weights.
+    """
+
+    time: ClassVar[TimeMode] = "none"
+    per_query: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        length: int,
+        variables: int,
+        calendar: int = 0,
+        missing: bool = False,
+        skip: bool = False,
+        width: int = 64,
+        seed: int = 0,
+    ):
+        super().__init__()
+        self.length, self.variables, self.missing = length, variables, missing
+        self.token_dim, self.query_dim = width, None
+        self.skip_dim = length * variables if skip else 0
+        self.token = seeded_mlp(length * (2 if missing else 1) + 1, width, width, seed)
+        self.identity = seeded(lambda: nn.Embedding(variables, width), seed + 1)
+        self.calendar = seeded_mlp(calendar, width, width, seed + 2) if calendar else None
+
+    @override
+    def forward(self, batch: Batch) -> Encoded:
+        x = batch["x"].mT  # b v l
+        check_shape("x", batch["x"], "(batch, time, variables)", (-1, self.length, self.variables))
+        absent = torch.isnan(x)
+        known = x.masked_fill(absent, 0)
+        steps = torch.arange(self.length, device=x.device)
+        last = known.gather(-1, (steps * ~absent).argmax(-1, keepdim=True))  # 0 where nothing is known
+        change = (known - last).masked_fill(absent, 0)
+        parts = [change, last] + ([absent.to(x.dtype)] if self.missing else [])
+        tokens = self.token(torch.cat(parts, -1)) + self.identity.weight
+        mask = absent.all(-1) if self.missing else None
+        if self.calendar is not None:
+            tokens = torch.cat([tokens, self.calendar(batch["calendar"]).unsqueeze(1)], 1)
+            mask = None if mask is None else torch.nn.functional.pad(mask, (0, 1))
+        return Encoded(tokens, mask=mask, skip=change.flatten(1) if self.skip_dim else None)
+
+
+class FrameEncoder(AbstractEncoder):
+    """Short sequences of images (`x`, (B, S, C, H, W)) to tokens: a grid of places in each frame; learned queries ask.
+
+    Args:
+        channels: of an image.
+        width: size of a token, and channels of the last map.
+        grid: the last map is averaged to grid x grid places.
+        seed: fixes the initial weights.
+    """
+
+    time: ClassVar[TimeMode] = "none"
+    per_query: ClassVar[bool] = False
+
+    def __init__(self, channels: int = 1, frames: int = 4, width: int = 64, grid: int = 4, seed: int = 0):
+        super().__init__()
+        self.channels, self.frames = channels, frames
+        self.token_dim, self.query_dim, self.skip_dim = width, None, 0
+        self.conv = seeded(
+            lambda: nn.Sequential(
+                nn.Conv2d(channels, 16, 5, stride=2), nn.ELU(),
+                nn.Conv2d(16, 32, 3, stride=2), nn.ELU(),
+                nn.Conv2d(32, width, 3), nn.ELU(),
+            ),
+            seed,
+        )  # fmt: skip
+        self.pool = nn.AdaptiveAvgPool2d(grid)
+        self.place = seeded(lambda: nn.Embedding(frames * grid * grid, width), seed + 1)
+
+    @override
+    def forward(self, batch: Batch) -> Encoded:
+        x = batch["x"]
+        check_shape("x", x, "(batch, frames, channels, height, width)", (-1, self.frames, self.channels, -1, -1))
+        maps = self.pool(self.conv(x.flatten(0, 1)))  # (b s) w g g
+        tokens = maps.flatten(2).mT.unflatten(0, (len(x), -1)).flatten(1, 2)
+        return Encoded(tokens + self.place.weight)

@@ -1,0 +1,139 @@
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from nsac.methods import METHODS, Problem, method
+from nsac.methods.der import nig_nll
+from nsac.methods.ridge import PENALTIES
+from problems import Table, sine, walk
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_evidential_likelihood_is_students(generator):
+    gamma, y = torch.randn(2, 50, generator=generator).unbind(0)
+    nu, alpha, beta = (0.5 + torch.rand(3, 50, generator=generator)).unbind(0)
+    alpha = alpha + 1
+    scale = (beta * (1 + nu) / (nu * alpha)).sqrt()
+    expected = -stats.t.logpdf(y, 2 * alpha, gamma, scale)
+    torch.testing.assert_close(nig_nll(gamma, nu, alpha, beta, y), torch.from_numpy(expected))
+
+
+def test_evidential_draws_have_the_two_variances_of_the_formulas(generator):
+    der = METHODS["der"](Problem("table", 2, 1))
+    with torch.no_grad():
+        der.head.linear.bias[2] = 4.0  # more evidence, so that fourth moments exist and averages converge
+    batch = {"x": torch.randn(3, 2, generator=generator)}
+    gamma, nu, alpha, beta = der.evidence(batch)
+    p = der.predict(batch, num_samples=200_000)
+    torch.testing.assert_close(p.mean, gamma.detach(), rtol=0, atol=0.02)  # averages over 200,000 draws
+    torch.testing.assert_close(p.aleatoric, (beta / (alpha - 1)).detach(), rtol=0.02, atol=0)
+    torch.testing.assert_close(p.epistemic, (beta / (nu * (alpha - 1))).detach(), rtol=0.03, atol=0)
+
+
+def test_dropout_drops_the_stated_share_and_only_before_the_head(generator, monkeypatch):
+    mcd = METHODS["mcd"](Problem("table", 2, 1))
+    batch = {"x": torch.randn(5, 2, generator=generator)}
+    seen = []
+    monkeypatch.setattr(mcd.head, "forward", lambda hidden: seen.append(hidden.features) or (torch.zeros(1, 5, 1),) * 2)
+    calls = []
+    forward = mcd.network.forward
+    monkeypatch.setattr(mcd.network, "forward", lambda *a: calls.append(1) or forward(*a))
+    mcd.draws(batch, 2000, seeded())
+    clean = forward(batch).features
+    dropped = (seen[0] == 0).double().mean().item()
+    assert dropped == pytest.approx(0.1, abs=0.002)  # 640,000 features
+    torch.testing.assert_close(seen[0].mean(0), clean[0], rtol=0, atol=0.05)  # unbiased
+    assert len(calls) == 1
+
+
+def test_members_of_an_ensemble_differ_and_are_networks_of_their_own(generator):
+    de = METHODS["de"](Problem("table", 2, 1))
+    first, second, third = de.learners()
+    assert len({p.data_ptr() for p in de.parameters()}) == sum(len(list(m.parameters())) for m in de.members)
+    batch = {"x": torch.randn(5, 2, generator=generator)}
+    draws = de.draws(batch, 20, None)
+    assert draws.mean.shape == (3, 5, 1)
+    assert not torch.allclose(draws.mean[0], draws.mean[1]) and not torch.allclose(draws.mean[1], draws.mean[2])
+
+
+def test_an_ensemble_of_trained_gaussians_is_their_mixture(generator):
+    de = METHODS["de"](Problem("table", 2, 1))
+    batch = {"x": torch.randn(5, 2, generator=generator)}
+    single = [member.predict(batch) for member in de.members]
+    torch.testing.assert_close(de.predict(batch).mean, torch.stack([p.mean for p in single]).mean(0))
+
+
+def test_the_diffusion_of_sdenet_learns_apart_from_the_rest(generator):
+    net = METHODS["sdenet"](Problem("table", 2, 1))
+    batch = {"x": torch.randn(64, 2, generator=generator), "y": torch.randn(64, 1, generator=generator)}
+    optimiser = torch.optim.Adam(net.diffusion.parameters(), lr=1e-2)
+    for _ in range(100):
+        optimiser.zero_grad()
+        net.loss(batch, generator).backward()
+        optimiser.step()
+    with torch.no_grad():
+        near, far = (torch.sigmoid(net.diffusion(net.network({"x": x}).features)) for x in (batch["x"], 8 * batch["x"]))
+    assert near.mean() < 0.3 < far.mean()
+    net.zero_grad()
+    hidden = net.network(batch)
+    torch.nn.functional.softplus(net.diffusion(hidden.features.detach())).sum().backward()
+    assert all(p.grad is None for p in net.network.parameters())
+
+
+def test_ridge_is_scikit_learns(generator):
+    from sklearn.linear_model import Ridge
+
+    x, noise = torch.randn(300, 4, generator=generator), torch.randn(300, 2, generator=generator)
+    y = x @ torch.randn(4, 2, generator=generator) + 2 + 0.1 * noise
+    train, validation = Table(x=x[:200], y=y[:200]), Table(x=x[200:], y=y[200:])
+    ridge = METHODS["ridge"](Problem("table", 4, 2))
+    ridge.solve(train, validation)
+    fits = [Ridge(alpha=a * 200).fit(x[:200], y[:200]) for a in PENALTIES]
+    best = min(fits, key=lambda fit: ((fit.predict(x[200:]) - y[200:].numpy()) ** 2).mean())
+    p = ridge.predict(validation.all())
+    np.testing.assert_allclose(p.mean, best.predict(x[200:]), rtol=1e-8)
+    torch.testing.assert_close(p.std[0] ** 2, (p.mean - y[200:]).square().mean(0))
+
+
+def test_boosted_trees_as_tensors_are_the_trees(generator):
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    split = sine(900, generator)
+    gbm = METHODS["gbm"](split.problem, rounds=20)
+    gbm.solve(split.train, split.validation)
+    median = HistGradientBoostingRegressor(
+        loss="quantile", quantile=0.5, max_iter=20, max_leaf_nodes=15, learning_rate=0.05, early_stopping=False,
+        random_state=0,
+    ).fit(split.train.columns["x"].numpy(), split.train.columns["y"].numpy()[:, 0])  # fmt: skip
+    x = split.test.columns["x"]
+    np.testing.assert_allclose(gbm.predict({"x": x}).mean[:, 0], median.predict(x.numpy()), rtol=1e-10)
+
+
+def test_persistence_repeats_what_the_data_says_with_the_error_of_training(generator):
+    split = walk(generator=generator)
+    naive = METHODS["persistence"](split.problem)
+    naive.solve(split.train, split.validation)
+    p = naive.predict(split.test.all())
+    assert (p.mean == 0).all()  # no change
+    torch.testing.assert_close(p.variance[0], split.train.columns["y"].square().mean(0))
+    assert (p.variance[0].diff() > 0).all()  # a walk spreads
+
+
+def test_a_naive_method_without_its_key_says_which():
+    naive = METHODS["seasonal"](Problem("windows", 1, 2, length=4))
+    with pytest.raises(ValueError, match="'seasonal'"):
+        naive.predict({"x": torch.zeros(1, 4, 1)})
+
+
+def test_a_name_is_registered_once():
+    with pytest.raises(ValueError, match="'gmle'"):
+        method("gmle")(METHODS["mcd"])
+
+
+def test_data_a_method_cannot_take_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"'persistence'.*'windows'.*'table'"):
+        METHODS["persistence"](Problem("table", 1, 1))

@@ -1,0 +1,110 @@
+import pytest
+import torch
+
+from nsac.models import FrameEncoder, Network, NetworkConfig, SeriesEncoder, TableEncoder, WindowEncoder
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("tokens", ["slots", "features"])
+def test_a_missing_number_is_told_apart_from_every_value(tokens, generator):
+    encoder = TableEncoder(3, tokens=tokens, missing=True)
+    x = torch.randn(4, 3, generator=generator)
+    holey = x.clone()
+    holey[:, 1] = NAN
+    seen, whole = encoder({"x": holey}), encoder({"x": x})
+    zero = encoder({"x": holey.nan_to_num(0.0)})
+    for part in ("query", "skip"):
+        assert getattr(seen, part).isfinite().all()
+        assert not torch.allclose(getattr(seen, part), getattr(zero, part))
+    if tokens == "features":
+        assert torch.equal(seen.mask, holey.isnan())
+        assert torch.equal(seen.tokens[:, [0, 2]], whole.tokens[:, [0, 2]])
+    else:
+        assert not torch.allclose(seen.tokens, zero.tokens)
+
+
+def test_a_missing_feature_leaves_its_token_out_of_attention(generator):
+    network = Network(TableEncoder(4, tokens="features", missing=True), NetworkConfig(), "ode")
+    x = torch.randn(6, 4, generator=generator)
+    x[:, 2] = NAN
+    encoded = network.encoder({"x": x})
+    poisoned = encoded._replace(tokens=encoded.tokens.clone())
+    poisoned.tokens[:, 2] = 1e6
+    one, two = (network.attention(e.tokens, mask=e.mask, query=e.query) for e in (encoded, poisoned))
+    assert torch.equal(one, two)
+
+
+def test_categories_are_tokens_and_zero_means_missing():
+    encoder = TableEncoder(1, levels=(3, 2), tokens="features")
+    c = torch.tensor([[1, 2], [0, 1], [3, 0]])
+    encoded = encoder({"x": torch.zeros(3, 1), "c": c})
+    assert encoded.tokens.shape == (3, 3, 32)
+    assert encoded.mask.tolist() == [[False, False, False], [False, True, False], [False, False, True]]
+    assert not torch.equal(encoded.tokens[0, 1], encoded.tokens[2, 1])
+
+
+def test_a_window_is_seen_relative_to_its_last_known_values(generator):
+    encoder = WindowEncoder(8, 3, missing=True)
+    x = torch.randn(2, 8, 3, generator=generator)
+    x[0, -2:, 1] = NAN
+    x[1, :, 2] = NAN
+    encoded = encoder({"x": x})
+    assert encoded.tokens.isfinite().all()
+    assert encoded.mask.tolist() == [[False, False, False], [False, False, True]]
+    shifted = x.clone()
+    shifted[0, :, 1] += 5  # only the level of one variable changes
+    moved = encoder({"x": shifted}).tokens - encoded.tokens
+    assert (moved[0, 1] != 0).any() and (moved[0, [0, 2]] == 0).all() and (moved[1] == 0).all()
+
+
+def test_a_window_keeps_its_numbers_when_nothing_is_missing(generator):
+    x = torch.randn(2, 8, 3, generator=generator)
+    encoder = WindowEncoder(8, 3, skip=True)
+    encoded = encoder({"x": x})
+    torch.testing.assert_close(encoded.skip, (x - x[:, -1:]).mT.flatten(1))
+    assert encoded.mask is None
+
+
+def test_a_calendar_is_one_more_token(generator):
+    encoder = WindowEncoder(8, 3, calendar=2)
+    batch = {"x": torch.randn(2, 8, 3, generator=generator), "calendar": torch.randn(2, 2, generator=generator)}
+    assert encoder(batch).tokens.shape == (2, 4, 64)
+
+
+def test_series_are_seen_from_their_first_observation(generator):
+    encoder = SeriesEncoder(1)
+    batch = {
+        "x": torch.randn(2, 5, 1, generator=generator),
+        "times": torch.rand(2, 5, generator=generator).sort(-1).values,
+        "query_times": torch.rand(2, 3, generator=generator),
+    }
+    later = {**batch, "times": batch["times"] + 8, "query_times": batch["query_times"] + 8}
+    torch.testing.assert_close(encoder(batch).tokens, encoder(later).tokens)
+    torch.testing.assert_close(encoder(batch).query, encoder(later).query)
+
+
+def test_frames_become_places(generator):
+    encoder = FrameEncoder(channels=3, frames=2, grid=3)
+    assert encoder({"x": torch.randn(5, 2, 3, 48, 48, generator=generator)}).tokens.shape == (5, 18, 64)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "x"),
+    [
+        (TableEncoder(3), torch.zeros(2, 4)),
+        (SeriesEncoder(3), torch.zeros(2, 5, 4)),
+        (WindowEncoder(8, 3), torch.zeros(2, 7, 3)),
+        (FrameEncoder(1, 4), torch.zeros(2, 4, 3, 30, 30)),
+    ],
+)
+def test_data_of_another_shape_is_named(encoder, x):
+    with pytest.raises(ValueError, match="`x` must have shape"):
+        encoder({"x": x})
+
+
+def test_building_encoders_leaves_the_global_generator_alone():
+    before = torch.get_rng_state()
+    for build in (lambda: TableEncoder(3, (2,)), lambda: SeriesEncoder(1), lambda: WindowEncoder(4, 2), FrameEncoder):
+        build()
+    assert torch.equal(before, torch.get_rng_state())

@@ -1,0 +1,85 @@
+"""Small problems with known answers, shared by tests."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nsac.methods import Problem
+
+
+class Table:
+    """Rows in memory: a dict of tensors with a common first axis."""
+
+    def __init__(self, **columns: Tensor):
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(self.columns["y"])
+
+    def batch(self, rows: Tensor) -> dict[str, Tensor]:
+        return {name: column[rows] for name, column in self.columns.items()}
+
+    def all(self) -> dict[str, Tensor]:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class Split:
+    problem: Problem
+    train: Table
+    validation: Table
+    test: Table
+    true_nll: float = math.nan
+    """negative log-likelihood of the test part under the density that made it"""
+
+
+def sine(n: int = 3000, generator: torch.Generator | None = None) -> Split:
+    """Heteroscedastic: y = sin 2x + s(x) e, s = 0.1 + 0.3 sigmoid 2x, x uniform; one feature, one output."""
+    x = 4 * torch.rand(n, 1, generator=generator) - 2
+    std = 0.1 + 0.3 * torch.sigmoid(2 * x)
+    y = torch.sin(2 * x) + std * torch.randn(n, 1, generator=generator)
+    parts = [slice(0, n // 2), slice(n // 2, 2 * n // 3), slice(2 * n // 3, n)]
+    test = parts[2]
+    nll = -torch.distributions.Normal(torch.sin(2 * x[test]), std[test]).log_prob(y[test]).mean().item()
+    return Split(Problem("table", 1, 1), *(Table(x=x[part], y=y[part]) for part in parts), true_nll=nll)
+
+
+def walk(n: int = 400, length: int = 16, horizon: int = 4, generator: torch.Generator | None = None) -> Split:
+    """Windows of two random walks; what is to be predicted is the change of the first."""
+    path = torch.randn(n + length + horizon, 2, generator=generator).cumsum(0) / 4
+    x = path.unfold(0, length, 1)[:n].mT
+    last = x[:, -1:, 0]
+    y = torch.stack([path[length + h : length + h + n, 0] for h in range(horizon)], 1) - last
+    season = x[:, :horizon, 0] - last
+    table = {"x": x, "y": y, "persistence": torch.zeros_like(y), "seasonal": season}
+    table["calendar"] = torch.randn(n, 2, generator=generator)
+    parts = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
+    problem = Problem("windows", 2, horizon, length=length, calendar=2)
+    return Split(problem, *(Table(**{name: column[part] for name, column in table.items()}) for part in parts))
+
+
+def scattered(n: int = 120, generator: torch.Generator | None = None) -> Split:
+    """Irregular series: noisy sines with random phase, asked at random times."""
+    times = torch.rand(n, 20, generator=generator).sort(-1).values
+    asked = torch.rand(n, 6, generator=generator)
+    phase = 6 * torch.rand(n, 1, generator=generator)
+    x = torch.sin(6 * times + phase)[..., None] + 0.1 * torch.randn(n, 20, 1, generator=generator)
+    y = torch.sin(6 * asked + phase)[..., None]
+    table = {"x": x, "times": times, "query_times": asked, "y": y}
+    table["mask"] = torch.rand(n, 20, generator=generator) < 0.2
+    parts = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
+    return Split(Problem("series", 1, 1), *(Table(**{k: v[part] for k, v in table.items()}) for part in parts))
+
+
+def pictures(n: int = 24, generator: torch.Generator | None = None) -> Split:
+    """Four frames of noise; the brightness is to be told."""
+    x = torch.randn(n, 4, 1, 40, 40, generator=generator)
+    x += torch.randn(n, 1, 1, 1, 1, generator=generator)
+    y = torch.stack([x.mean((1, 2, 3, 4)), x.std((1, 2, 3, 4))], 1)
+    parts = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
+    return Split(Problem("frames", 1, 2, length=4), *(Table(x=x[p], y=y[p]) for p in parts))
+
+
+PROBLEMS = {"table": sine, "windows": walk, "series": scattered, "frames": pictures}
