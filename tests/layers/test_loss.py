@@ -109,8 +109,9 @@ def test_gaussian_noise_has_its_moments(generator):
     assert noise.std().item() == pytest.approx(3.0, rel=5 / 200_000**0.5)
 
 
-def test_shuffling_keeps_each_marginal_and_breaks_the_rows(generator):
-    x = torch.randn(50, 4, 6, generator=generator)
+@pytest.mark.parametrize("shape", [(50, 4, 6), (50, 6)], ids=["sequences", "table"])
+def test_shuffling_keeps_each_marginal_and_breaks_the_rows(shape, generator):
+    x = torch.randn(shape, generator=generator)
     mixed = FeatureShuffle()(x, None, generator)  # pyright: ignore[reportArgumentType]
     torch.testing.assert_close(mixed.sort(0).values, x.sort(0).values)
     assert ((mixed == x).all(-1).double().mean() < 0.1).all()

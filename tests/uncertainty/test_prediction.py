@@ -89,3 +89,88 @@ def test_bad_arguments_are_named():
         Prediction(mean, log_std).quantile(1.0)
     with pytest.raises(ValueError, match="`coverage`"):
         Prediction(mean, log_std).interval(90)
+
+
+def test_a_gaussian_is_one_draw():
+    p = Prediction.gaussian(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 3.0]))
+    assert p.shape == (2,) and p.mean_draws.shape == (1, 2)
+    torch.testing.assert_close(p.std, torch.tensor([0.5, 3.0]))
+    assert (p.epistemic == 0).all()
+
+
+def test_a_gaussian_may_have_whole_numbers():
+    p = Prediction.gaussian(torch.tensor([1, 2]), torch.tensor([1, 3]))
+    assert p.mean.tolist() == [1, 2] and p.quantile(0.5).is_floating_point()
+
+
+@pytest.mark.parametrize(
+    "mean, std, named",
+    [
+        ([1.0, 2.0], [1.0, 0.0], "`std` must be finite and above 0. Got 0.0 at index .1,."),
+        ([1.0, 2.0], [1.0, -1.0], "`std`.*Got -1.0"),
+        ([1.0, 2.0], [1.0, float("nan")], "`std`.*Got nan"),
+        ([1.0, 2.0], [1.0, float("inf")], "`std`.*Got inf"),
+        ([1.0, float("nan")], [1.0, 1.0], "`mean`.*Got nan"),
+        ([1.0, 2.0], [1.0], "`std` must have shape .2,."),
+        ([], [], "`mean` must have at least one entry"),
+    ],
+)
+def test_a_gaussian_refuses_what_is_not_one(mean, std, named):
+    with pytest.raises(ValueError, match=named):
+        Prediction.gaussian(torch.tensor(mean), torch.tensor(std))
+
+
+@pytest.mark.parametrize("levels", [[0.1, 0.5, 0.9], (0.1, 0.5, 0.9), torch.tensor([0.1, 0.5, 0.9])])
+def test_several_quantiles_are_stacked(levels):
+    p = Prediction(*draws())
+    several = p.quantile(levels)
+    assert several.shape == (3, 3, 2)
+    torch.testing.assert_close(several[2], p.quantile(0.9), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("levels", [[], [[0.5]], [0.5, 1.5], [float("nan")]])
+def test_levels_that_are_none_are_refused(levels):
+    with pytest.raises(ValueError, match="`q`"):
+        Prediction(*draws()).quantile(levels)
+
+
+def test_the_matched_gaussian_has_the_moments_of_the_mixture():
+    p = Prediction(*draws())
+    torch.testing.assert_close((p.moment_matched().mean, p.moment_matched().variance), (p.mean, p.variance))
+
+
+@pytest.mark.parametrize(
+    "index", [0, slice(1, 3), [0, 2], torch.tensor([True, False, True]), (slice(None), 1), (0, 1), ..., -1]
+)
+def test_indexing_picks_entries_and_keeps_the_draws(index):
+    p = Prediction(*draws())
+    torch.testing.assert_close(p[index].mean, p.mean[index])
+    torch.testing.assert_close(p[index].epistemic, p.epistemic[index])
+    assert len(p[index].mean_draws) == 7
+
+
+@pytest.mark.parametrize(
+    "shape, n, first, last, rows",
+    [
+        ((4,), 5, "mean", "upper_90", 4),  # one output: plain names
+        ((4, 1), 5, "mean", "upper_90", 4),
+        ((4, 2), 5, "mean_0", "upper_90_1", 4),
+        ((4, 3, 2), 5, "mean_0_0", "upper_90_2_1", 4),  # horizon and output
+        ((4,), 1, "mean", "upper_90", 4),  # one draw: no epistemic variance
+        ((), 5, "mean", "upper_90", 1),
+    ],
+)
+def test_a_frame_has_a_row_per_row(shape, n, first, last, rows):
+    frame = Prediction(*draws(n, shape)).to_frame()
+    assert (frame.columns[0], frame.columns[-1], len(frame)) == (first, last, rows)
+    assert len(frame.columns) == 6 * max(1, torch.Size(shape[1:]).numel())
+
+
+def test_a_frame_holds_the_numbers_of_the_prediction():
+    p = Prediction(*draws())
+    frame = p.to_frame(0.975, names=["x", "y"])
+    assert list(frame)[6:] == ["mean_y", "std_y", "aleatoric_y", "epistemic_y", "lower_97.5_y", "upper_97.5_y"]
+    torch.testing.assert_close(torch.tensor(frame["std_x"] ** 2), p.variance[:, 0])
+    torch.testing.assert_close(torch.tensor(frame["lower_97.5_y"]), p.interval(0.975)[0][:, 1])
+    with pytest.raises(ValueError, match="`names` must have one name per output"):
+        p.to_frame(names=["x"])

@@ -9,7 +9,7 @@ from matplotlib.collections import EllipseCollection
 from matplotlib.figure import Figure
 
 from nsac.bench.demo import TEST, Demo
-from nsac.bench.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, PAPER, STYLE
+from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, PAPER, STYLE
 
 
 def demo_figure(demo: Demo, path: Path, spiral: int = 0) -> None:

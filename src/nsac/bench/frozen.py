@@ -24,9 +24,9 @@ from rich.table import Table
 from torch import Tensor
 
 from nsac._checks import check_int
-from nsac.bench.style import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLE
 from nsac.core import Lipschitz, frozen_bounds, piecewise_moments
 from nsac.layers import NSAC, NSACLoss
+from nsac.uncertainty.style import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLE
 
 CELLS = 50
 """Cells of the fine grid in one update. The truth is then off by 1e-5, a thousandth of the errors it measures."""

@@ -27,6 +27,8 @@ def mixture_quantile(mean: Tensor, std: Tensor, q: Tensor) -> Tensor:
     """
     ends = mean + std * torch.special.ndtri(q)
     lower, upper = ends.amin(0), ends.amax(0)
+    if len(mean) == 1:
+        return lower
     for _ in range(torch.finfo(mean.dtype).bits):  # more halvings than the mantissa has bits
         middle = (lower + upper) / 2
         below = mixture_cdf(mean, std, middle) < q

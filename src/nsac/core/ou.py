@@ -26,7 +26,7 @@ def ou_moments(phi: Tensor, kappa: Tensor, psi: Tensor, t: Tensor, a0: Tensor | 
 
 def ou_sample(mean: Tensor, var: Tensor, noise: Tensor) -> Tensor:
     r"""Exact draws $a = \mu + \sigma\epsilon$; `noise` is standard normal and broadcasts against the moments."""
-    return mean + var.sqrt() * noise
+    return torch.addcmul(mean, var.sqrt(), noise)
 
 
 def nac_logit(gamma: Tensor, omega: Tensor, t: Tensor) -> Tensor:

@@ -19,5 +19,5 @@ def weigh(weights: Tensor, values: Tensor) -> Tensor:
     (weight, value), *others = zip(weights.unsqueeze(1).unbind(2), values.unbind(1), strict=True)
     total = weight * value
     for weight, value in others:
-        total = torch.addcmul(total, weight, value)
+        total.addcmul_(weight, value)  # in place: the gradient needs weight and value, never the sum
     return total

@@ -1,5 +1,6 @@
 """Continuous-time attention: sensory neurons, selection, gated logits, weighted values. Shared by NAC and NSAC."""
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ CHUNK = 2048
 
 Readout = Literal["last", "all"] | int
 Selection = Literal["auto", "exact", "sqrt"]
+Project = Callable[[Tensor, slice], Tensor]
 
 
 class Gates(NamedTuple):
@@ -156,17 +158,22 @@ class Attention(nn.Module):
         query_times: Tensor | None = None,
         causal: bool = False,
         noise: Tensor | None = None,
+        project: Project | None = None,
     ) -> Tensor:
-        """Attended values, (N, B, Q, d_model); N = 1 without `noise`, which is (N, topk, B, H, Q)."""
-        return self._run(x, times, mask, query, query_times, causal, noise, None)
+        """Attended values, (N, B, Q, d_model); N = 1 without `noise`, which is (N, topk, B, H, Q).
+
+        Whoever needs a few linear functions of them passes `project`, which maps the values that a slice of queries
+        looks at, (D, K, B, H, q), to (C, K, B, H, q). The result is (N, B, Q, H * C), and a draw costs C instead of D.
+        """
+        return self._run(x, times, mask, query, query_times, causal, noise, project, None)
 
     def trace(self, x, times=None, mask=None, query=None, query_times=None, causal=False) -> dict[str, Tensor]:
         """Every cell's potential in the noise-free pass; pairs are (B, H, Q, K, ...), `index` says which keys."""
         cells: dict[str, Tensor] = {}
-        self._run(x, times, mask, query, query_times, causal, None, cells)
+        self._run(x, times, mask, query, query_times, causal, None, None, cells)
         return cells
 
-    def _run(self, x, times, mask, query, query_times, causal, noise, cells):
+    def _run(self, x, times, mask, query, query_times, causal, noise, project, cells):
         if mask is not None:  # nothing behind the mask, not even inf, may reach a product
             x = x.masked_fill(mask[..., None], 0)
         stamps = self._stamp(x, times, mask, query_times)
@@ -195,7 +202,7 @@ class Attention(nn.Module):
             if noise is not None and gates.var is not None:
                 logits = ou_sample(gates.mean, gates.var, noise[:, :n_selected, ..., rows])
             weights = masked_softmax(logits, None if keep is None else keep[..., rows], dim=1)
-            attended.append(weigh(weights, values))
+            attended.append(weigh(weights, values if project is None else project(values, rows)))
             if cells is not None:
                 self._note(cells, q, k, v, index, potentials, t, gates, weights[0])
         heads = attended[0] if len(attended) == 1 else torch.cat(attended, -1)

@@ -90,7 +90,10 @@ class AbstractMethod(nn.Module, ABC):
 
     @abstractmethod
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """Gaussian predictions, (N, B, ...); N is `num_samples`, or what the method has."""
+        """Gaussian predictions, (N, B, ...); N is `num_samples`, or what the method has.
+
+        A draw is one function: its noise is shared by all rows, so a row's prediction does not depend on the batch.
+        """
 
     @torch.no_grad()
     def predict(self, batch: Batch, num_samples: int = 20, generator: torch.Generator | None = None) -> Prediction:

@@ -8,7 +8,7 @@ from torch.nn.functional import softplus
 
 from nsac.layers import Draws
 from nsac.methods.base import AbstractTrainable, Problem, method
-from nsac.models import Head, Network
+from nsac.models import Head, Trunk
 from nsac.models.encoders import Batch
 
 EVIDENCE_MIN = 1e-3
@@ -49,13 +49,13 @@ class DeepEvidential(AbstractTrainable):
     def __init__(self, problem: Problem, seed: int = 0, reg_weight: float = 0.01):
         super().__init__(problem)
         self.reg_weight = reg_weight
-        self.network = Network(problem.encoder(seed), problem.network, "ode", seed)
-        self.head = Head(self.network, problem.outputs, 4, seed + 2)
+        self.trunk = Trunk(problem.encoder(seed), problem.network, seed)
+        self.head = Head(self.trunk, problem.outputs, 4, seed + 2)
         self.parts = {}
 
     def evidence(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Parameters gamma, nu, alpha, beta of each row."""
-        gamma, nu, alpha, beta = (kind[0] for kind in self.head(self.network(batch)))
+        gamma, nu, alpha, beta = (kind[0] for kind in self.head(self.trunk(batch)))
         return gamma, softplus(nu) + EVIDENCE_MIN, softplus(alpha) + 1 + EVIDENCE_MIN, softplus(beta) + EVIDENCE_MIN
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:

@@ -6,7 +6,7 @@ from torch import Tensor
 from nsac.layers import Draws
 from nsac.layers.loss import gaussian_nll
 from nsac.methods.base import AbstractTrainable, Problem, method
-from nsac.models import Head, Network
+from nsac.models import Head, Trunk
 from nsac.models.encoders import Batch
 
 
@@ -18,13 +18,13 @@ class GaussianMLE(AbstractTrainable):
 
     def __init__(self, problem: Problem, seed: int = 0):
         super().__init__(problem)
-        self.network = Network(problem.encoder(seed), problem.network, "ode", seed)
-        self.head = Head(self.network, problem.outputs, 2, seed + 2)
+        self.trunk = Trunk(problem.encoder(seed), problem.network, seed)
+        self.head = Head(self.trunk, problem.outputs, 2, seed + 2)
         self.parts = {}
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """One: nothing is random."""
-        return Draws(*self.head(self.network(batch)))
+        return Draws(*self.head(self.trunk(batch)))
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Negative log-likelihood."""

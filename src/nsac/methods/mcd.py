@@ -6,7 +6,7 @@ from torch import Tensor
 from nsac.layers import Draws
 from nsac.layers.loss import gaussian_nll
 from nsac.methods.base import AbstractTrainable, Problem, method
-from nsac.models import Head, Network
+from nsac.models import Features, Head, Trunk
 from nsac.models.encoders import Batch
 
 
@@ -19,19 +19,22 @@ class MCDropout(AbstractTrainable):
     def __init__(self, problem: Problem, seed: int = 0, rate: float = 0.1):
         super().__init__(problem)
         self.rate = rate
-        self.network = Network(problem.encoder(seed), problem.network, "ode", seed)
-        self.head = Head(self.network, problem.outputs, 2, seed + 2)
+        self.trunk = Trunk(problem.encoder(seed), problem.network, seed)
+        self.head = Head(self.trunk, problem.outputs, 2, seed + 2)
         self.parts = {}
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """One per mask; everything before the dropped layer is computed once."""
-        hidden = self.network(batch)
-        shape = (num_samples, *hidden.features.shape[1:])
-        kept = torch.rand(shape, generator=generator, device=hidden.features.device) >= self.rate
-        return Draws(*self.head(hidden._replace(features=hidden.features * kept / (1 - self.rate))))
+        """One per mask, that is per thinned network; everything before the dropped layer is computed once."""
+        return self._drop(self.trunk(batch), (num_samples, 1, 1), generator)
+
+    def _drop(self, features: Features, shape: tuple[int, ...], generator: torch.Generator | None) -> Draws:
+        hidden = features.hidden
+        kept = torch.rand((*shape, hidden.shape[-1]), generator=generator, device=hidden.device) >= self.rate
+        return Draws(*self.head(features._replace(hidden=hidden * kept / (1 - self.rate))))
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Negative log-likelihood under one mask per row."""
-        nll = gaussian_nll(*self.draws(batch, 1, generator), batch["y"])
+        features = self.trunk(batch)
+        nll = gaussian_nll(*self._drop(features, tuple(features.hidden.shape[:-1]), generator), batch["y"])
         self.parts = {"nll": nll.detach()}
         return nll

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from nsac.layers import Draws, NSACLoss
 from nsac.methods.base import AbstractTrainable, Problem, method
-from nsac.models import Head, Network
+from nsac.models import LinearReader, Network
 from nsac.models.encoders import Batch
 
 
@@ -18,7 +18,7 @@ class NSACMethod(AbstractTrainable):
     def __init__(self, problem: Problem, seed: int = 0, reg_weight: float = 0.5):
         super().__init__(problem)
         self.network = Network(problem.encoder(seed), problem.network, "ou", seed)
-        self.head = Head(self.network, problem.outputs, 2, seed + 2)
+        self.reader = LinearReader(self.network, problem.outputs, seed + 2)
         self.objective = NSACLoss(reg_weight)
 
     @property
@@ -27,14 +27,14 @@ class NSACMethod(AbstractTrainable):
         return self.objective.parts
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """One per draw of the logits' noise."""
-        return Draws(*self.head(self.network(batch, num_samples, generator)))
+        """One per draw of the logits' noise, which is the same for all rows."""
+        return Draws(*self.reader(self.network, batch, num_samples, generator, shared=True))
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Likelihood and separation of surrogates, in one pass."""
         others = {name: value for name, value in batch.items() if name not in ("x", "y")}
 
         def layer(x, num_samples, generator, **inputs):
-            return self.draws({"x": x, **inputs}, num_samples, generator)
+            return Draws(*self.reader(self.network, {"x": x, **inputs}, num_samples, generator, shared=False))
 
         return self.objective(layer, batch["x"], batch["y"], generator, **others)

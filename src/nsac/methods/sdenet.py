@@ -8,7 +8,7 @@ from nsac.layers import Draws
 from nsac.layers.init import seeded_mlp
 from nsac.layers.loss import gaussian_nll
 from nsac.methods.base import AbstractTrainable, Problem, method
-from nsac.models import Head, Hidden, Network
+from nsac.models import Features, Head, Trunk
 from nsac.models.encoders import Batch
 from nsac.uncertainty import GaussianNoise
 
@@ -26,37 +26,36 @@ class SDENet(AbstractTrainable):
     def __init__(self, problem: Problem, seed: int = 0, steps: int = 4, sigma: float = 0.5, ood_std: float = 5.0):
         super().__init__(problem)
         self.steps, self.sigma = steps, sigma
-        self.network = Network(problem.encoder(seed), problem.network, "ode", seed)
-        width = self.network.width
+        self.trunk = Trunk(problem.encoder(seed), problem.network, seed)
+        width = problem.network.hidden
         self.drift = seeded_mlp(width + 1, width, width, seed + 4)
         self.diffusion = seeded_mlp(width, width, 1, seed + 5)
-        self.head = Head(self.network, problem.outputs, 2, seed + 2)
+        self.head = Head(self.trunk, problem.outputs, 2, seed + 2)
         self.surrogate = GaussianNoise(0.0, ood_std)
         self.parts = {}
 
-    def _flow(self, hidden: Hidden, num_samples: int, generator: torch.Generator | None) -> Draws:
-        h = hidden.features
+    def _flow(self, features: Features, shape: tuple[int, ...], generator: torch.Generator | None) -> Draws:
+        h = features.hidden
         scale = self.sigma * torch.sigmoid(self.diffusion(h.detach())).detach()
-        noise = torch.randn(
-            (self.steps, num_samples, *h.shape[1:]), generator=generator, dtype=h.dtype, device=h.device
-        )
+        size = (self.steps, *shape, h.shape[-1])
+        noise = torch.randn(size, generator=generator, dtype=h.dtype, device=h.device)
         dt = 1 / self.steps
         for n in range(self.steps):
             t = torch.full_like(h[..., :1], n * dt)
             h = h + self.drift(torch.cat([h, t], -1)) * dt + scale * dt**0.5 * noise[n]
-        return Draws(*self.head(hidden._replace(features=h)))
+        return Draws(*self.head(features._replace(hidden=h)))
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """One per path."""
-        return self._flow(self.network(batch), num_samples, generator)
+        """One per path; all rows meet the same Brownian motion."""
+        return self._flow(self.trunk(batch), (num_samples, 1, 1), generator)
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Likelihood of one path, and the diffusion as a classifier of data against perturbed data."""
-        hidden = self.network(batch)
-        nll = gaussian_nll(*self._flow(hidden, 1, generator), batch["y"])
+        features = self.trunk(batch)
+        nll = gaussian_nll(*self._flow(features, tuple(features.hidden.shape[:-1]), generator), batch["y"])
         with torch.no_grad():
-            strange = self.network({**batch, "x": self.surrogate(batch["x"], lambda x: x, generator)}).features
-        known, unknown = (self.diffusion(h) for h in (hidden.features.detach(), strange))
+            strange = self.trunk({**batch, "x": self.surrogate(batch["x"], lambda x: x, generator)}).hidden
+        known, unknown = (self.diffusion(h) for h in (features.hidden.detach(), strange))
         reg = sum(
             binary_cross_entropy_with_logits(logit, torch.full_like(logit, label))
             for logit, label in ((known, 0.0), (unknown, 1.0))

@@ -5,8 +5,10 @@ from nsac.models.encoders import FrameEncoder as FrameEncoder
 from nsac.models.encoders import SeriesEncoder as SeriesEncoder
 from nsac.models.encoders import TableEncoder as TableEncoder
 from nsac.models.encoders import WindowEncoder as WindowEncoder
+from nsac.models.network import Features as Features
 from nsac.models.network import Head as Head
-from nsac.models.network import Hidden as Hidden
+from nsac.models.network import LinearReader as LinearReader
 from nsac.models.network import Network as Network
 from nsac.models.network import NetworkConfig as NetworkConfig
+from nsac.models.network import Trunk as Trunk
 from nsac.models.series import SeriesModel as SeriesModel

@@ -20,7 +20,7 @@ class Encoded(NamedTuple):
     """What attention works on."""
 
     tokens: Tensor  # (B, T, token_dim)
-    query: Tensor | None = None  # (B, Q, query_dim)
+    query: Tensor  # (B, Q, query_dim)
     times: Tensor | None = None  # (B, T)
     query_times: Tensor | None = None  # (B, Q)
     mask: Tensor | None = None  # (B, T), True = ignore
@@ -33,10 +33,9 @@ class AbstractEncoder(nn.Module, ABC):
     time: ClassVar[TimeMode]
     """the attention's time mode"""
     per_query: ClassVar[bool]
-    """one output per query, or one for all queries together"""
+    """several queries with an output each, or one query"""
     token_dim: int
-    query_dim: int | None
-    """None: the attention learns its queries"""
+    query_dim: int
     skip_dim: int
     """0: the head sees only what was attended"""
     time_scale: float = 1.0
@@ -158,7 +157,7 @@ def _stamp(tau: Tensor) -> Tensor:
 
 
 class WindowEncoder(AbstractEncoder):
-    """Regular windows (`x`, (B, L, V), NaN = missing) to one token per variable; learned queries ask.
+    """Regular windows (`x`, (B, L, V), NaN = missing) to one token per variable; their mean asks.
 
     A variable's token sees its differences to its last known value, that value, and which variable it is. `calendar`,
     (B, G), known in advance, is one more token. A variable with no value in the window is masked.
@@ -188,7 +187,7 @@ class WindowEncoder(AbstractEncoder):
     ):
         super().__init__()
         self.length, self.variables, self.missing = length, variables, missing
-        self.token_dim, self.query_dim = width, None
+        self.token_dim = self.query_dim = width
         self.skip_dim = length * variables if skip else 0
         self.token = seeded_mlp(length * (2 if missing else 1) + 1, width, width, seed)
         self.identity = seeded(lambda: nn.Embedding(variables, width), seed + 1)
@@ -209,11 +208,12 @@ class WindowEncoder(AbstractEncoder):
         if self.calendar is not None:
             tokens = torch.cat([tokens, self.calendar(batch["calendar"]).unsqueeze(1)], 1)
             mask = None if mask is None else torch.nn.functional.pad(mask, (0, 1))
-        return Encoded(tokens, mask=mask, skip=change.flatten(1) if self.skip_dim else None)
+        query = _mean_token(tokens, mask)
+        return Encoded(tokens, query, mask=mask, skip=change.flatten(1) if self.skip_dim else None)
 
 
 class FrameEncoder(AbstractEncoder):
-    """Short sequences of images (`x`, (B, S, C, H, W)) to tokens: a grid of places in each frame; learned queries ask.
+    """Short sequences of images (`x`, (B, S, C, H, W)) to tokens: a grid of places in each frame; their mean asks.
 
     Args:
         channels: of an image.
@@ -228,7 +228,7 @@ class FrameEncoder(AbstractEncoder):
     def __init__(self, channels: int = 1, frames: int = 4, width: int = 64, grid: int = 4, seed: int = 0):
         super().__init__()
         self.channels, self.frames = channels, frames
-        self.token_dim, self.query_dim, self.skip_dim = width, None, 0
+        self.token_dim, self.query_dim, self.skip_dim = width, width, 0
         self.conv = seeded(
             lambda: nn.Sequential(
                 nn.Conv2d(channels, 16, 5, stride=2), nn.ELU(),
@@ -246,4 +246,13 @@ class FrameEncoder(AbstractEncoder):
         check_shape("x", x, "(batch, frames, channels, height, width)", (-1, self.frames, self.channels, -1, -1))
         maps = self.pool(self.conv(x.flatten(0, 1)))  # (b s) w g g
         tokens = maps.flatten(2).mT.unflatten(0, (len(x), -1)).flatten(1, 2)
-        return Encoded(tokens + self.place.weight)
+        tokens = tokens + self.place.weight
+        return Encoded(tokens, _mean_token(tokens, None))
+
+
+def _mean_token(tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """Mean over the tokens that are not masked, (B, 1, token_dim)."""
+    if mask is None:
+        return tokens.mean(1, keepdim=True)
+    keep = (~mask).to(tokens.dtype).unsqueeze(-1)
+    return (tokens * keep).sum(1, keepdim=True) / keep.sum(1, keepdim=True).clamp(min=1)

@@ -1,15 +1,16 @@
-"""Encoder, attention and trunk; what every neural method shares, up to its own head."""
+"""Encoder and attention, and the two ways to read them; what every neural method shares."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, linear
 
 from nsac.layers import Attention
+from nsac.layers.attention import Project
 from nsac.layers.init import seeded_linear
-from nsac.models.encoders import AbstractEncoder, Batch
+from nsac.models.encoders import AbstractEncoder, Batch, Encoded
 
 
 @dataclass(frozen=True)
@@ -26,21 +27,12 @@ class NetworkConfig:
     """share of synapses left out"""
     circuit_units: int = 32
     """neurons of the circuit that gates the logits"""
-    queries: int = 4
-    """learned queries, where the data brings none"""
     hidden: int = 64
-    """neurons between attention and head"""
-
-
-class Hidden(NamedTuple):
-    """What a head reads."""
-
-    features: Tensor  # (N, B, R, hidden); R is the number of queries, or 1
-    skip: Tensor | None  # (B, skip_dim)
+    """neurons between attention or query and the outputs"""
 
 
 class Network(nn.Module):
-    """From a batch to features: encoder, attention with the given dynamics, one hidden layer.
+    """From a batch to what was attended to.
 
     Args:
         encoder: one of `nsac.models.encoders`.
@@ -51,52 +43,128 @@ class Network(nn.Module):
 
     def __init__(self, encoder: AbstractEncoder, config: NetworkConfig, dynamics: Literal["ou", "ode"], seed: int = 0):
         super().__init__()
-        self.encoder = encoder
+        self.encoder, self.config = encoder, config
         self.attention = Attention(
             encoder.token_dim, config.d_model, config.num_heads, config.topk, config.sparsity,
-            config.queries if encoder.query_dim is None else "last",
-            dynamics=dynamics, query_dim=encoder.query_dim, time=encoder.time,
-            time_scale=encoder.time_scale, circuit_units=config.circuit_units, seed=seed,
+            dynamics=dynamics, query_dim=encoder.query_dim, time=encoder.time, time_scale=encoder.time_scale,
+            circuit_units=config.circuit_units, seed=seed,
         )  # fmt: skip
-        attended = config.queries * config.d_model if encoder.query_dim is None else config.d_model
-        self.trunk = seeded_linear(attended + (encoder.query_dim or 0), config.hidden, seed + 1)
-        self.width = config.hidden
 
-    def forward(self, batch: Batch, num_samples: int = 0, generator: torch.Generator | None = None) -> Hidden:
-        """Features of `num_samples` draws of the logits; 0 for the noise-free pass, which counts as one."""
-        seen = self.encoder(batch)
-        noise = None
-        if num_samples:
-            shape = (num_samples, *self.attention.noise_shape(seen.tokens, seen.query, None))
-            noise = torch.randn(shape, generator=generator, dtype=seen.tokens.dtype, device=seen.tokens.device)
-        attended = self.attention(seen.tokens, seen.times, seen.mask, seen.query, seen.query_times, noise=noise)
-        if seen.query is None:
-            attended = attended.flatten(-2).unsqueeze(-2)  # all queries answer together
-        else:
-            attended = torch.cat([attended, seen.query.expand(len(attended), -1, -1, -1)], -1)
-        return Hidden(gelu(self.trunk(attended)), seen.skip)
+    def attend(self, seen: Encoded, noise: Tensor | None = None, project: Project | None = None) -> Tensor:
+        """Attended values, (N, B, Q, d_model), or the few functions of them that `project` makes."""
+        return self.attention(
+            seen.tokens, seen.times, seen.mask, seen.query, seen.query_times, noise=noise, project=project
+        )
+
+    def noise(self, seen: Encoded, num_samples: int, generator: torch.Generator | None, shared: bool) -> Tensor:
+        """Standard normal numbers for `num_samples` draws, (N, topk, B, H, Q), or B = 1: the same for every row."""
+        topk, batch, heads, queries = self.attention.noise_shape(seen.tokens, seen.query, None)
+        shape = (num_samples, topk, 1 if shared else batch, heads, queries)
+        return torch.randn(shape, generator=generator, dtype=seen.tokens.dtype, device=seen.tokens.device)
+
+
+class Features(NamedTuple):
+    """What a head reads."""
+
+    hidden: Tensor  # (N, B, Q, hidden)
+    skip: Tensor | None  # (B, skip_dim)
+
+
+class Trunk(nn.Module):
+    """Deterministic attention and a hidden layer on what was attended to and who asked: features for a head.
+
+    The arguments are those of `Network`.
+    """
+
+    def __init__(self, encoder: AbstractEncoder, config: NetworkConfig, seed: int = 0):
+        super().__init__()
+        self.network = Network(encoder, config, "ode", seed)
+        self.linear = seeded_linear(config.d_model + encoder.query_dim, config.hidden, seed + 1)
+
+    def forward(self, batch: Batch) -> Features:
+        """Features, (1, B, Q, hidden)."""
+        seen = self.network.encoder(batch)
+        attended = torch.cat([self.network.attend(seen), seen.query.unsqueeze(0)], -1)
+        return Features(gelu(self.linear(attended)), seen.skip)
 
 
 class Head(nn.Module):
     """Linear read-out of several kinds of numbers per output; the first kind also sees the skip, linearly.
 
     Args:
-        network: whose features it reads.
+        trunk: whose features it reads.
         outputs: numbers to predict.
         kinds: numbers per output, for instance mean and log standard deviation.
         seed: fixes the initial weights.
     """
 
-    def __init__(self, network: Network, outputs: int, kinds: int, seed: int = 0):
+    def __init__(self, trunk: Trunk, outputs: int, kinds: int, seed: int = 0):
         super().__init__()
-        self.kinds, self.per_query = kinds, network.encoder.per_query
-        self.linear = seeded_linear(network.width, kinds * outputs, seed)
-        skip = network.encoder.skip_dim
-        self.skip = seeded_linear(skip, outputs, seed + 1) if skip else None
+        encoder = trunk.network.encoder
+        self.kinds, self.per_query = kinds, encoder.per_query
+        self.linear = seeded_linear(trunk.network.config.hidden, kinds * outputs, seed)
+        self.skip = seeded_linear(encoder.skip_dim, outputs, seed + 1) if encoder.skip_dim else None
 
-    def forward(self, hidden: Hidden) -> tuple[Tensor, ...]:
+    def forward(self, features: Features) -> tuple[Tensor, ...]:
         """One tensor per kind, (N, B, outputs), or (N, B, Q, outputs) where every query has its own."""
-        first, *others = self.linear(hidden.features).chunk(self.kinds, -1)
-        if self.skip is not None and hidden.skip is not None:
-            first = first + self.skip(hidden.skip).unsqueeze(-2)
+        first, *others = self.linear(features.hidden).chunk(self.kinds, -1)
+        if self.skip is not None and features.skip is not None:
+            first = first + self.skip(features.skip).unsqueeze(-2)
         return tuple(kind if self.per_query else kind.squeeze(-2) for kind in (first, *others))
+
+
+class LinearReader(nn.Module):
+    r"""Stochastic attention, read linearly: mean and log standard deviation of each draw.
+
+    $o_n = W\,(g(q) \odot a_n) + V h(q)$, with the attended values $a_n$ of draw n, a hidden layer h on the query, and a
+    gate $g = 1 + G h$. What is nonlinear depends on the query alone and is computed once; and as the rest is linear in
+    $a_n$, W can be applied to the values before they are weighed. A draw then costs a softmax and a few sums.
+
+    Args:
+        network: with stochastic logits.
+        outputs: numbers to predict.
+        seed: fixes the initial weights.
+    """
+
+    def __init__(self, network: Network, outputs: int, seed: int = 0):
+        super().__init__()
+        config, encoder = network.config, network.encoder
+        self.heads, self.per_query = config.num_heads, encoder.per_query
+        self.query = seeded_linear(encoder.query_dim, config.hidden, seed)
+        self.gate = seeded_linear(config.hidden, config.d_model, seed + 1)
+        self.attended = seeded_linear(config.d_model, 2 * outputs, seed + 2)
+        self.direct = seeded_linear(config.hidden, 2 * outputs, seed + 3)
+        self.skip = seeded_linear(encoder.skip_dim, outputs, seed + 4) if encoder.skip_dim else None
+        with torch.no_grad():  # start with deviations near 1, the spread of a standardised target
+            for part in (self.attended, self.direct):
+                part.weight[outputs:] *= 0.1
+
+    def forward(
+        self, network: Network, batch: Batch, num_samples: int, generator: torch.Generator | None, shared: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Draws of mean and log standard deviation, (N, B, outputs), or (N, B, Q, outputs)."""
+        seen = network.encoder(batch)
+        noise = network.noise(seen, num_samples, generator, shared)
+        h = gelu(self.query(seen.query))
+        gate = 1 + self.gate(h)  # b q (h d)
+        per_head = gate.unflatten(-1, (self.heads, -1)).permute(3, 0, 2, 1).unsqueeze(1)  # d 1 b h q
+        weight = self.attended.weight.unflatten(-1, (self.heads, -1))  # c h d
+        narrow = weight.shape[0] <= weight.shape[2]
+
+        def project(values: Tensor, rows: slice) -> Tensor:
+            gated = values * per_head[..., rows]
+            return torch.einsum("chd,dkbhq->ckbhq", weight, gated) if narrow else gated
+
+        out = network.attend(seen, noise, project)
+        if narrow:  # what is left is the sum over heads, as a product because that is fastest
+            out = linear(
+                out,
+                torch.eye(len(weight), dtype=out.dtype, device=out.device).repeat(1, self.heads),
+                self.attended.bias,
+            )
+        else:
+            out = self.attended(out)
+        mean, log_std = (out + self.direct(h)).chunk(2, -1)
+        if self.skip is not None and seen.skip is not None:
+            mean = mean + self.skip(seen.skip).unsqueeze(-2)
+        return (mean, log_std) if self.per_query else (mean.squeeze(-2), log_std.squeeze(-2))

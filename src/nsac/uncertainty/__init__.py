@@ -1,10 +1,31 @@
-"""Predictions as distributions, and how good they are."""
+"""Predictions as distributions, how good they are, and how to set them right. Pictures are in `uncertainty.plot`."""
 
+from nsac.uncertainty.calibration import Isotonic as Isotonic
+from nsac.uncertainty.calibration import Recalibrated as Recalibrated
+from nsac.uncertainty.calibration import VarianceScale as VarianceScale
+from nsac.uncertainty.conformal import AdaptiveConformal as AdaptiveConformal
+from nsac.uncertainty.conformal import SplitConformal as SplitConformal
+from nsac.uncertainty.ood import ood_aupr as ood_aupr
+from nsac.uncertainty.ood import ood_auroc as ood_auroc
+from nsac.uncertainty.ood import ood_fpr95 as ood_fpr95
 from nsac.uncertainty.prediction import Prediction as Prediction
+from nsac.uncertainty.prediction import Predictor as Predictor
+from nsac.uncertainty.scores import ause as ause
+from nsac.uncertainty.scores import calibration_error as calibration_error
 from nsac.uncertainty.scores import coverage as coverage
 from nsac.uncertainty.scores import crps as crps
+from nsac.uncertainty.scores import ece_paper as ece_paper
+from nsac.uncertainty.scores import error_correlation as error_correlation
+from nsac.uncertainty.scores import interval_score as interval_score
+from nsac.uncertainty.scores import mae as mae
 from nsac.uncertainty.scores import mse as mse
 from nsac.uncertainty.scores import nll as nll
+from nsac.uncertainty.scores import pit as pit
+from nsac.uncertainty.scores import rmse as rmse
+from nsac.uncertainty.scores import score_table as score_table
+from nsac.uncertainty.scores import sharpness as sharpness
+from nsac.uncertainty.scores import sparsify as sparsify
+from nsac.uncertainty.scores import width as width
 from nsac.uncertainty.surrogate import Adversarial as Adversarial
 from nsac.uncertainty.surrogate import FeatureShuffle as FeatureShuffle
 from nsac.uncertainty.surrogate import GaussianNoise as GaussianNoise

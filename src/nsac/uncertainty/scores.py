@@ -1,47 +1,238 @@
-"""How good is a predicted distribution? Each score is a mean over all entries; lower is better but for coverage."""
+"""How good a predicted distribution is.
+
+A score takes the prediction and what came, refuses what cannot be scored (NaN, a deviation of 0, another shape), works
+per entry and returns the mean over all entries as a float; with `reduce=False` it returns the entries instead. Lower is
+better, but for `coverage`, which should be its level.
+"""
+
+import math
+from typing import Any
 
 import numpy as np
 import scoringrules
 import torch
 from torch import Tensor
 
-from nsac._checks import check_finite, check_shape
-from nsac.uncertainty.prediction import Prediction
+from nsac._checks import check_choice
+from nsac.uncertainty.checks import check_level, check_values
+from nsac.uncertainty.prediction import Prediction, Predictor, check_pair
+from nsac.uncertainty.ranks import average_ranks
+
+Score = Any
+"""float; a Tensor, one value per entry, with `reduce=False`"""
+
+CALIBRATION_LEVELS = tuple(k / 20 for k in range(1, 20))
+"""0.05 to 0.95, where `calibration_error` looks."""
+
+TABLE = (
+    "mse", "rmse", "mae", "nll", "crps", "ece_paper", "calibration_error", "coverage_90", "width_90",
+    "interval_score_90", "sharpness", "aleatoric", "epistemic",
+)  # fmt: skip
+"""The standard scores, in the order of `score_table`."""
+
+PAPER_BINS = 10
+"""Bins of `ece_paper`, from the paper."""
+
+CRPS_PAIRS = 2**21
+"""Pairs of draws compared at once: 16 MB in each of a handful of arrays."""
 
 
-def mse(prediction: Prediction, y: Tensor) -> float:
-    """Mean squared error of the predictive mean."""
-    _check(prediction, y)
-    return (prediction.mean - y).square().mean().item()
+def mse(prediction: Predictor, y: Tensor, *, reduce: bool = True) -> Score:
+    r"""Squared error of the predictive mean, $(y - \mu)^2$."""
+    check_pair(prediction, y)
+    return _reduce((y - prediction.mean).square(), reduce)
 
 
-def nll(prediction: Prediction, y: Tensor) -> float:
-    """Negative log-likelihood of the mixture."""
-    _check(prediction, y)
-    return -prediction.log_prob(y).mean().item()
+def rmse(prediction: Predictor, y: Tensor) -> float:
+    """Square root of `mse`, in the unit of `y`."""
+    return math.sqrt(mse(prediction, y))
 
 
-def crps(prediction: Prediction, y: Tensor) -> float:
-    """Continuous ranked probability score of the mixture, in closed form."""
-    _check(prediction, y)
-    means, stds = (d.movedim(0, -1).double().numpy(force=True) for d in _components(prediction))
-    return float(np.mean(np.asarray(scoringrules.crps_mixnorm(y.double().numpy(force=True), means, stds))))
+def mae(prediction: Predictor, y: Tensor, *, reduce: bool = True) -> Score:
+    r"""Absolute error of the predictive mean, $|y - \mu|$."""
+    check_pair(prediction, y)
+    return _reduce((y - prediction.mean).abs(), reduce)
 
 
-def coverage(prediction: Prediction, y: Tensor, level: float = 0.9) -> float:
+def nll(prediction: Prediction, y: Tensor, *, reduce: bool = True) -> Score:
+    r"""Negative log-likelihood of the mixture, $-\log p(y)$; for that of one Gaussian pass `p.moment_matched()`."""
+    check_pair(prediction, y)
+    _need_mixture(prediction, "nll")
+    return _reduce(-prediction.log_prob(y), reduce)
+
+
+def crps(prediction: Prediction, y: Tensor, *, reduce: bool = True) -> Score:
+    r"""Continuous ranked probability score of the mixture in closed form, $\int (F(t) - 1\{y \le t\})^2\,dt$."""
+    check_pair(prediction, y)
+    _need_mixture(prediction, "crps")
+    n = len(prediction.mean_draws)
+    mean, std = (d.reshape(n, -1).T.double() for d in (prediction.mean_draws, prediction.log_std_draws.exp()))
+    entries = max(1, CRPS_PAIRS // n**2)
+    parts = zip(*(v.split(entries) for v in (y.reshape(-1).double(), mean, std)), strict=True)
+    scores = [np.asarray(scoringrules.crps_mixnorm(*(v.numpy(force=True) for v in part))) for part in parts]
+    return _reduce(torch.as_tensor(np.concatenate(scores), device=y.device).reshape(y.shape), reduce)
+
+
+def coverage(prediction: Predictor, y: Tensor, level: float = 0.9, *, reduce: bool = True) -> Score:
     """Share of values inside the central interval of probability `level`; `level` is what it should be."""
-    _check(prediction, y)
+    check_level("level", level)
+    return _reduce(_covered(pit(prediction, y), level), reduce)
+
+
+def width(prediction: Predictor, level: float = 0.9, *, reduce: bool = True) -> Score:
+    """Width of the central interval of probability `level`."""
+    check_level("level", level)
+    prediction.check()
     lower, upper = prediction.interval(level)
-    return ((y >= lower) & (y <= upper)).double().mean().item()
+    return _reduce(upper - lower, reduce)
 
 
-def _components(prediction: Prediction) -> tuple[Tensor, Tensor]:
-    return prediction.mean_draws, prediction.log_std_draws.exp()
+def interval_score(prediction: Predictor, y: Tensor, level: float = 0.9, *, reduce: bool = True) -> Score:
+    r"""Winkler's score of the central interval: $(u - l) + \frac2\alpha(l - y)_+ + \frac2\alpha(y - u)_+$."""
+    check_level("level", level)
+    check_pair(prediction, y)
+    return _reduce(_winkler(*prediction.interval(level), y, level), reduce)
 
 
-def _check(prediction: Prediction, y: Tensor) -> None:
-    check_shape("y", y, "as the prediction's mean", tuple(prediction.mean.shape))
-    check_finite("y", y)
-    for name, value in zip(("mean", "standard deviation"), _components(prediction), strict=True):
-        if not torch.isfinite(value).all() or (name != "mean" and (value <= 0).any()):
-            raise ValueError(f"The prediction's {name} must be finite, and a deviation above 0. Check the training.")
+def sharpness(prediction: Predictor, *, reduce: bool = True) -> Score:
+    """Standard deviation of the prediction; says nothing about whether it is right."""
+    prediction.check()
+    return _reduce(prediction.std, reduce)
+
+
+def pit(prediction: Predictor, y: Tensor) -> Tensor:
+    """Probability integral transform $F(y)$ per entry: uniform on (0, 1) if the prediction is right."""
+    check_pair(prediction, y)
+    return prediction.cdf(y)
+
+
+def calibration_error(prediction: Predictor, y: Tensor) -> float:
+    r"""Mean over $q = 0.05, \dots, 0.95$ of $|\hat P(y \le F^{-1}(q)) - q|$, all entries pooled.
+
+    $y \le F^{-1}(q)$ is $F(y) \le q$, so no quantile has to be computed.
+    """
+    return _calibration_error(pit(prediction, y))
+
+
+def ece_paper(prediction: Predictor, y: Tensor) -> float:
+    r"""The paper's expected calibration error, $\frac1N\sum_k |S_k|\,|\hat p_k - \hat c_k|$ over ten bins.
+
+    $c_i = 2\Phi(|y_i - \mu_i|/\sigma_i) - 1$ with the total deviation; $S_k$ are the samples with $c_i$ in bin $k$.
+    The text then takes "the fraction of samples with $z_i$ below the bin midpoint", which compares a number of
+    deviations with a probability: even a perfect prediction would score 0.13. Our reading: $\hat c_k$ is the midpoint
+    of the bin, $\hat p_k$ the share of all samples with $c_i < \hat c_k$. Both are then probabilities, $c_i$ of a right
+    Gaussian is uniform, and a perfect prediction scores 0. (The share within $S_k$ would be near one half in every
+    bin, whatever the prediction.)
+    """
+    check_pair(prediction, y)
+    return _ece_paper(prediction.mean, prediction.std, y)
+
+
+def sparsify(prediction: Predictor, y: Tensor, by: str | Tensor = "std") -> tuple[Tensor, Tensor, Tensor]:
+    """How the error falls as the entries of largest uncertainty are left out.
+
+    Args:
+        by: "std", "epistemic", "aleatoric", or an uncertainty per entry.
+
+    Returns:
+        Share left out (0, 1/n, ...), RMSE of the rest, and RMSE of the rest if the largest errors had been left out;
+        both as a share of the RMSE of all. Entries of equal uncertainty leave in no order: each counts as their mean.
+    """
+    check_pair(prediction, y)
+    error = (y - prediction.mean).double().square().flatten()
+    doubt = _uncertainty(prediction, by).flatten()
+    left_out = torch.arange(len(error), dtype=error.dtype, device=error.device) / len(error)
+    full = error.mean().sqrt()
+    if full == 0:
+        return left_out, torch.zeros_like(error), torch.zeros_like(error)
+    return left_out, _rest_rmse(error, doubt) / full, _rest_rmse(error, error) / full
+
+
+def ause(prediction: Predictor, y: Tensor, by: str | Tensor = "std") -> float:
+    """Area between the two curves of `sparsify`: 0 if the uncertainty orders the entries as their errors do."""
+    _, curve, oracle = sparsify(prediction, y, by)
+    return (curve - oracle).mean().item()
+
+
+def error_correlation(prediction: Predictor, y: Tensor, by: str | Tensor = "std") -> float:
+    """Spearman's rank correlation of uncertainty and absolute error; 0 if one of them is constant. Higher is better."""
+    check_pair(prediction, y)
+    doubt, error = _uncertainty(prediction, by).flatten(), (y - prediction.mean).abs().flatten()
+    a, b = (average_ranks(v) - (len(error) + 1) / 2 for v in (doubt, error))
+    norm = (a.square().sum() * b.square().sum()).sqrt()
+    return 0.0 if norm == 0 else ((a * b).sum() / norm).item()
+
+
+def score_table(prediction: Prediction, y: Tensor) -> dict[str, float]:
+    """The standard scores, by name; `aleatoric` and `epistemic` are mean variances."""
+    level = pit(prediction, y)  # checks; levels and interval are shared, they are the expensive part
+    lower, upper = prediction.interval(0.9)
+    mean, std = prediction.mean, prediction.std
+    entries = {
+        "mse": (y - mean).square(),
+        "mae": (y - mean).abs(),
+        "nll": -prediction.log_prob(y),
+        "crps": crps(prediction, y, reduce=False),
+        "coverage_90": _covered(level, 0.9),
+        "width_90": upper - lower,
+        "interval_score_90": _winkler(lower, upper, y, 0.9),
+        "sharpness": std,
+        "aleatoric": prediction.aleatoric,
+        "epistemic": prediction.epistemic,
+    }
+    table: dict[str, float] = {name: _reduce(value, True) for name, value in entries.items()}
+    table |= {"rmse": math.sqrt(table["mse"]), "ece_paper": _ece_paper(mean, std, y)}
+    table |= {"calibration_error": _calibration_error(level)}
+    return {name: table[name] for name in TABLE}
+
+
+def _reduce(entries: Tensor, reduce: bool) -> Score:
+    return entries.double().mean().item() if reduce else entries
+
+
+def _need_mixture(prediction: object, score: str) -> None:
+    if not isinstance(prediction, Prediction):
+        raise ValueError(
+            f"`prediction` must be a Prediction, a mixture of draws, for `{score}`. Got {type(prediction).__name__} "
+            "instead. Score it with `interval_score`, or calibrate with VarianceScale."
+        )
+
+
+def _covered(level: Tensor, share: float) -> Tensor:
+    return ((level - 0.5).abs() <= share / 2).to(level.dtype)
+
+
+def _winkler(lower: Tensor, upper: Tensor, y: Tensor, level: float) -> Tensor:
+    return (upper - lower) + 2 / (1 - level) * ((lower - y).clamp(min=0) + (y - upper).clamp(min=0))
+
+
+def _calibration_error(level: Tensor) -> float:
+    q = level.new_tensor(CALIBRATION_LEVELS)
+    below = torch.searchsorted(level.flatten().sort().values, q, right=True).double() / level.numel()
+    return (below - q).abs().mean().item()
+
+
+def _ece_paper(mean: Tensor, std: Tensor, y: Tensor) -> float:
+    c = torch.special.erf((y - mean).abs() / std / math.sqrt(2)).flatten().double()  # 2 Phi(z) - 1
+    bins = (c * PAPER_BINS).long().clamp(max=PAPER_BINS - 1)
+    midpoints = (torch.arange(PAPER_BINS, dtype=c.dtype, device=c.device) + 0.5) / PAPER_BINS
+    p = torch.searchsorted(c.sort().values, midpoints).double() / len(c)
+    share = bins.bincount(minlength=PAPER_BINS).double() / len(c)
+    return (share * (p - midpoints).abs()).sum().item()
+
+
+def _uncertainty(prediction: Predictor, by: str | Tensor) -> Tensor:
+    if isinstance(by, Tensor):
+        check_values("`by`", by, prediction.shape, "the prediction's mean")
+        return by
+    known = [kind for kind in ("std", "epistemic", "aleatoric") if hasattr(type(prediction), kind)]
+    check_choice("by", by, known)
+    return getattr(prediction, by)
+
+
+def _rest_rmse(error: Tensor, doubt: Tensor) -> Tensor:
+    """RMSE of what is left when 0, 1, 2, ... entries of largest `doubt` are gone."""
+    _, group, count = doubt.unique(return_inverse=True, return_counts=True)
+    shared = error.new_zeros(len(count)).index_add(0, group, error) / count
+    rest = shared.repeat_interleave(count).cumsum(0)  # from the least doubtful on
+    return (rest / torch.arange(1, len(error) + 1, dtype=error.dtype, device=error.device)).sqrt().flip(0)

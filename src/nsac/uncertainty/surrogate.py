@@ -1,6 +1,6 @@
 """Stand-ins for data from elsewhere: rows a model should be unsure about, made from rows it knows.
 
-A surrogate is called with the rows `x` (B, T, F), a function that gives the model's epistemic variance at such rows,
+A surrogate is called with the rows `x`, (B, ..., F), a function that gives the model's epistemic variance at such rows,
 and a generator; it returns rows of the same shape, without gradient.
 """
 
@@ -40,7 +40,7 @@ class FeatureShuffle:
         """Rows with features mixed across the batch."""
         scores = torch.rand(len(x), x.shape[-1], generator=generator, device=x.device)
         donor = scores.argsort(0)  # (B, F): a permutation of the rows per feature
-        return x.gather(0, donor[:, None, :].expand_as(x))
+        return x.gather(0, donor.view(len(x), *(1,) * (x.ndim - 2), -1).expand_as(x))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,74 @@
+"""What methods cost, by CPU time on one thread: a training epoch, and draws.
+
+    python benchmarks/methods.py
+
+Prints two tables; exits with 1 if NSAC's epoch costs more than 3 times that of GMLE.
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from nsac.methods import METHODS, Problem
+
+ROWS, BATCH = 4096, 128
+EPOCH_BAR = 3.0
+
+
+def cpu_ms(run: Callable, times: int) -> float:
+    run()
+    seconds = []
+    for _ in range(times):
+        start = time.process_time()
+        run()
+        seconds.append(time.process_time() - start)
+    return 1e3 * statistics.median(seconds)
+
+
+def epoch(name: str, problem: Problem, x: torch.Tensor, y: torch.Tensor) -> Callable:
+    method, generator = METHODS[name](problem), torch.Generator().manual_seed(0)
+    optimiser = torch.optim.AdamW(method.parameters())
+
+    def run():
+        for start in range(0, len(x), BATCH):
+            optimiser.zero_grad()
+            method.loss({"x": x[start : start + BATCH], "y": y[start : start + BATCH]}, generator).backward()
+            optimiser.step()
+
+    return run
+
+
+def main() -> int:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    problems = {
+        "table, 8 features": (Problem("table", 8, 1), torch.randn(ROWS, 8), torch.randn(ROWS, 1)),
+        "windows, 48 x 7 -> 24": (
+            Problem("windows", 7, 24, length=48),
+            torch.randn(ROWS, 48, 7),
+            torch.randn(ROWS, 24),
+        ),
+    }
+    epochs = Table("method", *problems, title=f"Training epoch of {ROWS} rows, CPU ms")
+    cost = {}
+    for name in ("gmle", "nsac", "mcd", "de", "der", "sdenet"):
+        times = [cpu_ms(epoch(name, *problem), 3) for problem in problems.values()]
+        cost[name] = times
+        epochs.add_row(name, *(f"{t:.0f}" for t in times))
+    draws = Table("nsac, draws", "1", "5", "20", "20 / 1", title="Prediction of 1024 rows, CPU ms")
+    for what, (problem, x, _) in problems.items():
+        method = METHODS["nsac"](problem)
+        times = [cpu_ms(lambda n=n, m=method, x=x: m.predict({"x": x[:1024]}, n), 31) for n in (1, 5, 20)]
+        draws.add_row(what, *(f"{t:.1f}" for t in times), f"{times[2] / times[0]:.2f}")
+    for table in (epochs, draws):
+        Console().print(table)
+    return int(any(n > EPOCH_BAR * g for n, g in zip(cost["nsac"], cost["gmle"], strict=True)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

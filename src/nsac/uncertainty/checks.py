@@ -1,0 +1,50 @@
+"""What may be scored and calibrated: a NaN, a zero deviation or a silent broadcast must never improve a number."""
+
+import torch
+from torch import Tensor
+
+from nsac._checks import check_shape
+
+
+def check_level(name: str, level: float, hint: str = "For 90 % pass 0.9.") -> None:
+    """`level` is a probability strictly between 0 and 1."""
+    if not 0 < level < 1:
+        raise ValueError(f"`{name}` must be strictly between 0 and 1. Got {level} instead. {hint}")
+
+
+def check_values(name: str, value: Tensor, shape: torch.Size | None = None, like: str = "") -> None:
+    """`value` is a tensor, not empty, finite, and of the given shape."""
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{name} must be a tensor. Got {type(value).__name__} instead. Pass `torch.as_tensor(...)`.")
+    if shape is not None:
+        hint = " Nothing is broadcast: reshape it first."
+        check_shape(name.strip("`"), value, f"as {like}", tuple(shape), hint=hint)
+    if not value.numel():
+        raise ValueError(
+            f"{name} must have at least one entry. Got shape {tuple(value.shape)} instead. Pass some rows."
+        )
+    _refuse(name, value, ~torch.isfinite(value), "be finite", "Drop or fill these entries first.")
+
+
+def check_std(name: str, std: Tensor) -> None:
+    """`std` is finite and above 0 everywhere."""
+    bad = ~(torch.isfinite(std) & (std > 0))
+    _refuse(name, std, bad, "be finite and above 0", "Check the training, or clamp it from below.")
+
+
+def check_columns(name: str, fitted: torch.Size, asked: torch.Size) -> None:
+    """A prediction of shape (rows, *columns) has the columns that were fitted."""
+    if asked[1:] != fitted or not len(asked):
+        raise ValueError(
+            f"`prediction` must have shape (rows, *{tuple(fitted)}), the columns this {name} was fitted on. "
+            f"Got {tuple(asked)} instead. Fit another one for these outputs."
+        )
+
+
+def _refuse(name: str, value: Tensor, bad: Tensor, rule: str, way_out: str) -> None:
+    if bad.any():
+        place = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(
+            f"{name} must {rule}. Got {value[place].item()} at index {place} ({int(bad.sum())} such values) instead. "
+            f"{way_out}"
+        )
