@@ -4,33 +4,17 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from nsac.methods import Problem
-
-
-class Table:
-    """Rows in memory: a dict of tensors with a common first axis."""
-
-    def __init__(self, **columns: Tensor):
-        self.columns = columns
-
-    def __len__(self) -> int:
-        return len(self.columns["y"])
-
-    def batch(self, rows: Tensor) -> dict[str, Tensor]:
-        return {name: column[rows] for name, column in self.columns.items()}
-
-    def all(self) -> dict[str, Tensor]:
-        return self.columns
+from nsac.training import TensorData
 
 
 @dataclass(frozen=True)
 class Split:
     problem: Problem
-    train: Table
-    validation: Table
-    test: Table
+    train: TensorData
+    validation: TensorData
+    test: TensorData
     true_nll: float = math.nan
     """negative log-likelihood of the test part under the density that made it"""
 
@@ -43,7 +27,7 @@ def sine(n: int = 3000, generator: torch.Generator | None = None) -> Split:
     parts = [slice(0, n // 2), slice(n // 2, 2 * n // 3), slice(2 * n // 3, n)]
     test = parts[2]
     nll = -torch.distributions.Normal(torch.sin(2 * x[test]), std[test]).log_prob(y[test]).mean().item()
-    return Split(Problem("table", 1, 1), *(Table(x=x[part], y=y[part]) for part in parts), true_nll=nll)
+    return Split(Problem("table", 1, 1), *(TensorData(x=x[part], y=y[part]) for part in parts), true_nll=nll)
 
 
 def walk(n: int = 400, length: int = 16, horizon: int = 4, generator: torch.Generator | None = None) -> Split:
@@ -57,7 +41,7 @@ def walk(n: int = 400, length: int = 16, horizon: int = 4, generator: torch.Gene
     table["calendar"] = torch.randn(n, 2, generator=generator)
     parts = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
     problem = Problem("windows", 2, horizon, length=length, calendar=2)
-    return Split(problem, *(Table(**{name: column[part] for name, column in table.items()}) for part in parts))
+    return Split(problem, *(TensorData(**{name: column[part] for name, column in table.items()}) for part in parts))
 
 
 def scattered(n: int = 120, generator: torch.Generator | None = None) -> Split:
@@ -70,7 +54,7 @@ def scattered(n: int = 120, generator: torch.Generator | None = None) -> Split:
     table = {"x": x, "times": times, "query_times": asked, "y": y}
     table["mask"] = torch.rand(n, 20, generator=generator) < 0.2
     parts = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
-    return Split(Problem("series", 1, 1), *(Table(**{k: v[part] for k, v in table.items()}) for part in parts))
+    return Split(Problem("series", 1, 1), *(TensorData(**{k: v[part] for k, v in table.items()}) for part in parts))
 
 
 def pictures(n: int = 24, generator: torch.Generator | None = None) -> Split:
@@ -79,7 +63,7 @@ def pictures(n: int = 24, generator: torch.Generator | None = None) -> Split:
     x += torch.randn(n, 1, 1, 1, 1, generator=generator)
     y = torch.stack([x.mean((1, 2, 3, 4)), x.std((1, 2, 3, 4))], 1)
     parts = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
-    return Split(Problem("frames", 1, 2, length=4), *(Table(x=x[p], y=y[p]) for p in parts))
+    return Split(Problem("frames", 1, 2, length=4), *(TensorData(x=x[p], y=y[p]) for p in parts))
 
 
 PROBLEMS = {"table": sine, "windows": walk, "series": scattered, "frames": pictures}

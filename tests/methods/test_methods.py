@@ -6,7 +6,8 @@ from scipy import stats
 from nsac.methods import METHODS, Problem, method
 from nsac.methods.der import nig_nll
 from nsac.methods.ridge import PENALTIES
-from problems import Table, sine, walk
+from nsac.training import TensorData
+from problems import sine, walk
 
 
 def seeded(seed=0):
@@ -90,12 +91,12 @@ def test_ridge_is_scikit_learns(generator):
 
     x, noise = torch.randn(300, 4, generator=generator), torch.randn(300, 2, generator=generator)
     y = x @ torch.randn(4, 2, generator=generator) + 2 + 0.1 * noise
-    train, validation = Table(x=x[:200], y=y[:200]), Table(x=x[200:], y=y[200:])
+    train, validation = TensorData(x=x[:200], y=y[:200]), TensorData(x=x[200:], y=y[200:])
     ridge = METHODS["ridge"](Problem("table", 4, 2))
     ridge.solve(train, validation)
     fits = [Ridge(alpha=a * 200).fit(x[:200], y[:200]) for a in PENALTIES]
     best = min(fits, key=lambda fit: ((fit.predict(x[200:]) - y[200:].numpy()) ** 2).mean())
-    p = ridge.predict(validation.all())
+    p = ridge.predict(validation.columns)
     np.testing.assert_allclose(p.mean, best.predict(x[200:]), rtol=1e-8)
     torch.testing.assert_close(p.std[0] ** 2, (p.mean - y[200:]).square().mean(0))
 
@@ -118,7 +119,7 @@ def test_persistence_repeats_what_the_data_says_with_the_error_of_training(gener
     split = walk(generator=generator)
     naive = METHODS["persistence"](split.problem)
     naive.solve(split.train, split.validation)
-    p = naive.predict(split.test.all())
+    p = naive.predict(split.test.columns)
     assert (p.mean == 0).all()  # no change
     torch.testing.assert_close(p.variance[0], split.train.columns["y"].square().mean(0))
     assert (p.variance[0].diff() > 0).all()  # a walk spreads

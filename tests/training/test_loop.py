@@ -1,51 +1,293 @@
+import dataclasses
+import math
+import os
+import signal
+import threading
+import time
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
+from training_problems import Line, Table, bits, same
 
-from nsac.training import Progress, TrainConfig, train
+from nsac.training import DivergedError, Interrupted, TrainConfig, train
+from nsac.training.schedule import ema_decay
+
+SHORT = TrainConfig(max_steps=40, batch_size=16, validate_every=10, learning_rate=0.03)
 
 
-def problem(seed=0):
-    g = torch.Generator().manual_seed(seed)
-    x = torch.randn(64, 3, generator=g)
-    y = x @ torch.tensor([[1.0], [-2.0], [0.5]])
-    model = nn.Linear(3, 1)
-    nn.init.zeros_(model.weight)
-    nn.init.zeros_(model.bias)
-    return model, lambda m: (m(x) - y).square().mean()
+def run(model=None, config=SHORT, data=None, **options):
+    model = Line() if model is None else model
+    result = train(model, Table() if data is None else data, Table(20, seed=1), config, **options)
+    return model, result
+
+
+def change(config=SHORT, **fields):
+    return dataclasses.replace(config, **fields)
+
+
+class Scripted(Line):
+    """Its validation scores are written down before."""
+
+    def __init__(self, scores):
+        super().__init__()
+        self.scores, self.found = iter(scores), []
+
+    def __deepcopy__(self, memo):
+        return self  # with EMA off nothing needs a copy; the script is shared
+
+    def validation(self, batch, generator):
+        self.found.append(bits(self))
+        return torch.tensor(next(self.scores)), 1
 
 
 def test_training_solves_a_linear_problem_and_says_how_it_goes():
-    model, loss = problem()
-    seen: list[Progress] = []
-    best = train(model, loss, lambda m: loss(m).item(), TrainConfig(steps=300, learning_rate=0.1), seen.append)
-    assert loss(best).item() < 1e-3
-    assert [p.step for p in seen] == list(range(1, 301)) and seen[-1].validation is not None
+    seen = []
+    model, result = run(Line(jitter=0), change(max_steps=400, learning_rate=0.1, weight_decay=0.0), report=seen.append)
+    assert model.weight.flatten().tolist() == pytest.approx([1, -2, 0.5], abs=1e-3)
+    assert [p.step for p in seen] == list(range(1, 401)) and seen[-1].steps == 400
+    assert seen[8].validation is None and seen[9].validation == result.history[0]["validation"]
+    assert seen[0].parts["square"] == seen[0].parts["loss"] > 0.1 > seen[-1].parts["square"]
+    assert result.best_score == pytest.approx(0.5 * math.log(2 * math.pi), abs=1e-3)  # of a perfect mean, std 1
+    assert set(result.history[0]) == {"step", "parts", "validation", "learning_rate", "seconds"}
+    assert not model.training and model.weight.grad is None
 
 
 def test_the_best_weights_on_validation_are_kept_not_the_last():
-    model, loss = problem()
-    scores = iter([3.0, 1.0, 2.0, 5.0])
+    model = Scripted([3.0, 1.0, 2.0, 5.0])
+    _, result = run(model, change(ema=None))
+    assert (result.best_score, result.best_step, result.steps, result.stopped_early) == (1.0, 20, 40, False)
+    assert same(bits(model), model.found[1]) and not same(bits(model), model.found[3])
+
+
+def test_patience_counts_validations_without_improvement():
+    model = Scripted([3.0, 2.0, 2.0, math.nan, 1.0])
+    _, result = run(model, change(ema=None, max_steps=1000, patience=2))
+    assert (result.steps, result.best_step, result.stopped_early) == (40, 20, True)
+
+
+def test_a_run_without_a_finite_validation_score_is_an_error():
+    with pytest.raises(DivergedError, match="No validation score was finite"):
+        run(Scripted([math.nan] * 4), change(ema=None))
+
+
+def test_averaged_weights_are_those_of_torchs_averaged_model():
+    model, config = Line(), change(max_steps=30, validate_every=30, ema=0.7)
+    oracle = AveragedModel(model, avg_fn=lambda mean, new, n: mean.lerp(new, 1 - min(0.7, (1 + n) / (10 + n))))
+    run(model, config, report=lambda progress: oracle.update_parameters(model))
+    torch.testing.assert_close(model.weight, oracle.module.weight)
+    assert ema_decay(0.998, 1) == 2 / 11 and ema_decay(0.998, 10**6) == 0.998
+
+
+def test_buffers_of_the_averaged_model_are_the_latest():
+    model, _ = run(config=change(max_steps=30, validate_every=30))
+    assert model.seen == 30 * 16
+
+
+@pytest.mark.parametrize("ema", [None, 0.9])
+def test_the_same_seed_gives_the_same_bits_and_another_one_others(ema, seed):
+    first, again, other = (bits(run(config=change(ema=ema), seed=s)[0]) for s in (seed, seed, seed + 1))
+    assert same(first, again) and not same(first, other)
+
+
+def test_no_global_random_state_is_touched():
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()
+    run()
+    assert torch.equal(torch_state, torch.get_rng_state())
+    assert all(np.array_equal(a, b) for a, b in zip(numpy_state, np.random.get_state(), strict=True))
+
+
+def test_rows_are_asked_for_only_when_they_are_needed():
+    data = Table(70)
+    run(data=data, config=change(max_steps=9))
+    assert [len(rows) for rows in data.asked] == [16] * 9  # one batch a step, and nothing in advance
+    epochs = [sum(data.asked[i : i + 4], []) for i in (0, 4)]
+    assert all(len(set(epoch)) == 64 for epoch in epochs) and epochs[0] != epochs[1]
+
+
+def test_epochs_count_whole_batches():
+    assert run(config=TrainConfig(epochs=3, batch_size=16), data=Table(70))[1].steps == 3 * 4
+    assert run(config=TrainConfig(epochs=3, batch_size=999), data=Table(70))[1].steps == 3
+
+
+def test_validation_is_a_mean_over_entries_in_batches_of_any_size():
+    scores = [run(config=change(validation_batch_size=n))[1].best_score for n in (3, 512)]
+    assert scores[0] == pytest.approx(scores[1])
+
+
+def test_biases_do_not_decay_and_frozen_parameters_stay():
+    model = Line()
+    model.extra_bias = nn.Parameter(torch.ones(2, dtype=torch.float64))
+    model.extra_weight = nn.Parameter(torch.ones(2, dtype=torch.float64))
+    model.frozen = nn.Parameter(torch.ones(2, dtype=torch.float64), requires_grad=False)
+    model.loss = lambda batch, generator: (
+        Line.loss(model, batch, generator) + 0 * (model.extra_bias.sum() + model.extra_weight.sum())
+    )
+    run(model, change(weight_decay=1.0, ema=None))
+    assert (model.extra_bias == 1).all() and (model.frozen == 1).all() and (model.extra_weight < 1).all()
+
+
+@pytest.mark.parametrize("precision, dtype", [("64-true", torch.float64), ("bf16-mixed", torch.float32)])
+def test_precision_is_fabrics(precision, dtype):
+    class Asks(Line):
+        def forward(self, x):
+            seen.add((x @ self.weight.to(x.dtype)).dtype)
+            return super().forward(x.to(self.weight.dtype))
+
+    seen = set()
+    model, _ = run(Asks(dtype=torch.float32), change(precision=precision))
+    assert model.weight.dtype == dtype
+    assert seen == {torch.float64 if precision == "64-true" else torch.bfloat16}
+
+
+@pytest.mark.parametrize("what", ["loss part", "loss", "gradient", "parameter"])
+def test_what_is_not_finite_is_named_and_the_last_good_state_stays(what, tmp_path):
+    class Bad(Line):
+        steps = 0
+
+        def loss(self, batch, generator):
+            self.steps += 1
+            value = super().loss(batch, generator)
+            if self.steps != 13:
+                return value
+            if what == "parameter":
+                self.bias.data.fill_(math.inf)
+            if what == "gradient":
+                return value + (self.bias * 0).sqrt().sum()  # 0, with a gradient of 0 * inf
+            if what == "loss part":
+                self.parts = {"fine": value.detach(), "rotten": value.detach() * math.nan}
+            return value * math.nan
+
+    name = {
+        "loss part": "`rotten` of the loss",
+        "loss": "the loss",
+        "gradient": "the gradient of `bias`",
+        "parameter": "parameter `bias`",
+    }[what]
+    model, weights = Bad(), {}
+    with pytest.raises(DivergedError, match=f"step 13: {name} is not finite") as caught:
+        run(model, change(ema=None), checkpoint=tmp_path, report=lambda p: weights.update({p.step: bits(model)}))
+    kept = 10 if what == "parameter" else 12  # a broken weight cannot be mended: back to the best ones
+    assert f"weights after step {kept}" in str(caught.value)
+    good = weights[kept]
+    assert all(torch.equal(value, good[name]) for name, value in bits(model).items())
+    written = sorted(p.name for p in tmp_path.iterdir())
+    assert written == ([] if what == "parameter" else ["step-000000012.safetensors"])
+
+
+def test_a_loss_that_explodes_stops_the_run():
+    class Explodes(Line):
+        steps = 0
+
+        def loss(self, batch, generator):
+            self.steps += 1
+            return super().loss(batch, generator) * (1e9 if self.steps == 25 else 1)
+
+    with pytest.raises(DivergedError, match="step 25: the loss is .* usual"):
+        run(Explodes())
+    assert run(Explodes(), change(explode=1e12))[1].steps == 40
+
+
+@pytest.mark.parametrize("where", ["loss", "report", "validation"])
+def test_an_interrupted_run_says_how_to_resume_and_ends_with_the_same_bits(where, tmp_path):
+    class Interrupts(Line):
+        def loss(self, batch, generator):
+            value = super().loss(batch, generator)  # noise was drawn and a buffer changed: both must be undone
+            if where == "loss" and self.seen == 16 * 17:
+                raise KeyboardInterrupt
+            return value
+
+        def validation(self, batch, generator):
+            if where == "validation" and self.seen == 16 * 20:
+                raise KeyboardInterrupt
+            return super().validation(batch, generator)
+
+    def report(progress):
+        if where == "report" and progress.step == 20:
+            raise KeyboardInterrupt
+
+    undisturbed, expected = run()
+    with pytest.raises(Interrupted, match="of 40. To go on, call `train` again") as caught:
+        run(Interrupts(), checkpoint=tmp_path, report=report)
+    assert isinstance(caught.value, KeyboardInterrupt) and str(tmp_path) in str(caught.value)
+    steps = []
+    resumed, result = run(checkpoint=tmp_path, report=lambda p: steps.append(p.step))
+    assert steps[0] == {"loss": 17, "report": 21, "validation": 20}[where] and steps[-1] == 40
+    assert same(bits(resumed), bits(undisturbed))
+    assert [h["validation"] for h in result.history] == [h["validation"] for h in expected.history]
+
+
+def test_ctrl_c_waits_for_the_end_of_the_step_and_the_old_handler_comes_back(tmp_path):
+    class Pressed(Line):
+        def loss(self, batch, generator):
+            if self.seen == 16 * 5:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.01)
+            return super().loss(batch, generator)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(Interrupted, match="Stopped at step 6 of 40"):
+        run(Pressed(), checkpoint=tmp_path)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert same(bits(run(checkpoint=tmp_path)[0]), bits(run()[0]))
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path):
+    class Impatient(Line):
+        def validation(self, batch, generator):
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.01)
+            raise AssertionError("this should not be reached")
+
+    with pytest.raises(Interrupted, match="Stopped at step 10 of 40"):
+        run(Impatient(), checkpoint=tmp_path)
+    assert same(bits(run(checkpoint=tmp_path)[0]), bits(run()[0]))
+
+
+def test_a_run_outside_the_main_thread_gives_the_same_bits():
     found = []
-
-    def validate(m):
-        found.append(m.weight.detach().clone())
-        return next(scores)
-
-    best = train(model, loss, validate, TrainConfig(steps=40, validate_every=10))
-    assert torch.equal(best.weight, found[1]) and not torch.equal(best.weight, found[3])
+    thread = threading.Thread(target=lambda: found.append(bits(run()[0])))
+    thread.start()
+    thread.join()
+    assert same(found[0], bits(run()[0]))
 
 
-def test_the_same_start_gives_the_same_bits():
-    results = []
-    for _ in range(2):
-        model, loss = problem()
-        results.append(train(model, loss, lambda m: 0.0, TrainConfig(steps=20)).weight)
-    assert torch.equal(*results)
+def test_an_interrupted_run_without_checkpoint_says_so():
+    def report(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="Nothing was saved; pass `checkpoint=`"):
+        run(report=report)
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step():
-    model, loss = problem()
-    values = iter([1.0, 1.0, float("nan")])
-    with pytest.raises(FloatingPointError, match="step 3"):
-        train(model, lambda m: loss(m) * next(values), lambda m: 0.0, TrainConfig(steps=9))
+@pytest.mark.parametrize(
+    "model, data, error",
+    [
+        (nn.Linear(3, 1), Table(), "with methods `loss"),
+        (object(), Table(), "must be an `nn.Module`"),
+        (Line().requires_grad_(False), Table(), "requires a gradient"),
+        (Line(), Table(0), "at least one row"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(model, data, error):
+    with pytest.raises((TypeError, ValueError), match=error):
+        run(model, data=data)
+
+
+def test_the_loop_adds_less_than_a_millisecond_a_step():
+    config = change(max_steps=300, validate_every=10**6)
+    assert min(_seconds_per_step(config) for _ in range(3)) < 1e-3  # model, gradient and optimiser included
+
+
+def _seconds_per_step(config):
+    times = []
+
+    def report(progress):
+        if progress.step in (50, 250):
+            times.append(time.process_time())  # of this process: others may be busy
+
+    run(Line(), config, report=report)
+    return (times[1] - times[0]) / 200

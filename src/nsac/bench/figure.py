@@ -8,23 +8,23 @@ from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection
 from matplotlib.figure import Figure
 
-from nsac.bench.demo import TEST, Demo
+from nsac.bench.spirals import TEST, SpiralRun
 from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, PAPER, STYLE
 
 
-def demo_figure(demo: Demo, path: Path, spiral: int = 0) -> None:
+def spiral_figure(run: SpiralRun, path: Path, spiral: int = 0) -> None:
     """One test spiral: the plane with its tube, one coordinate with its bands, and both deviations over time."""
     with rc_context(STYLE):
         figure = Figure(figsize=(12, 6.4), layout="constrained")
         axes = figure.subplot_mosaic([["plane", "band"], ["plane", "spread"]], width_ratios=(1, 1.1))
         plane, band, spread = axes["plane"], axes["band"], axes["spread"]
-        data, p = demo.spirals, demo.prediction
+        data, p = run.spirals, run.prediction
         time, row = data.query_times.numpy(), TEST.start + spiral
         seen, truth = data.times[row].numpy(), data.truth[row].numpy()
         mean = p.mean[spiral].numpy()
         aleatoric, total = (v[spiral].sqrt().numpy() for v in (p.aleatoric, p.variance))
 
-        _tube(plane, mean, total, PALE_BLUE, "two standard deviations")
+        draw_tube(plane, mean, total, PALE_BLUE, "two standard deviations")
         plane.plot(*truth.T, color=INK, lw=1, ls="--", label="truth")
         plane.plot(*mean[: len(mean) // 2].T, color=BLUE, lw=2, label="prediction, observed half")
         plane.plot(*mean[len(mean) // 2 - 1 :].T, color=ORANGE, lw=2, label="prediction, no data")
@@ -56,7 +56,7 @@ def demo_figure(demo: Demo, path: Path, spiral: int = 0) -> None:
         figure.savefig(path)
 
 
-def _tube(axis: Axes, mean: np.ndarray, std: np.ndarray, colour: str, label: str) -> None:
+def draw_tube(axis: Axes, mean: np.ndarray, std: np.ndarray, colour: str, label: str) -> None:
     """Ellipses of two standard deviations along a finely interpolated path; their union is the tube."""
     fine = np.linspace(0, len(mean) - 1, 10 * len(mean))
     path, size = (np.stack([np.interp(fine, np.arange(len(z)), c) for c in z.T], 1) for z in (mean, std))

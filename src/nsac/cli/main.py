@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Predictions with trustworthy uncertainty.")
@@ -33,18 +32,12 @@ def demo(
 ) -> None:
     """Train on irregular spirals, print scores, and draw what the model knows and does not know."""
     from nsac.bench.demo import run_demo  # here, so that `nsac --help` does not wait for torch
-    from nsac.bench.figure import demo_figure
+    from nsac.bench.figure import spiral_figure
+    from nsac.training import ProgressBar
 
-    columns = (TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.fields[note]}"), console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("training", total=steps, note="")
-
-        def report(progress) -> None:
-            validation = "" if progress.validation is None else f"  validation {progress.validation:.3f}"
-            bar.update(task, completed=progress.step, note=f"NLL {progress.parts['nll']:.3f}{validation}")
-
+    with ProgressBar(console) as report:
         result = run_demo(steps, seed, report)
-    demo_figure(result, out)
+    spiral_figure(result.run, out)
     table = Table("", "MSE", "NLL", "CRPS", "90 %", "aleat.", "epist.", caption=_DEMO_CAPTION)
     for row in result.rows:
         numbers = (row[name] for name in ("mse", "nll", "crps", "coverage", "aleatoric", "epistemic"))
@@ -64,4 +57,21 @@ def frozen(
         records = frozen_analysis()
     console.print(frozen_table(records))
     frozen_figure().savefig(out)
+    console.print(f"Picture: {out}")
+
+
+@bench.command()
+def ablation(
+    out: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("ablation.png"),
+    steps: Annotated[int, typer.Option(min=1, help="Training steps, with and without.")] = 1200,
+    seed: Annotated[int, typer.Option(help="Fixes data, wiring, weights and noise.")] = 0,
+) -> None:
+    """What does the separation regulariser do? The paper's Table 2 and its four panels, with its numbers beside."""
+    from nsac.bench.ablation import ablation_figure, ablation_table, run_ablation
+    from nsac.training import ProgressBar
+
+    with ProgressBar(console) as report:
+        result = run_ablation(steps, seed, report)
+    console.print(ablation_table(result))
+    ablation_figure(result).savefig(out)
     console.print(f"Picture: {out}")

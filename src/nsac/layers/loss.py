@@ -63,7 +63,8 @@ class NSACLoss(nn.Module):
         batch = len(x)
         every, some = x, {}
         if self.reg_weight:
-            rows = torch.randperm(batch, generator=generator)[: max(1, round(self.ood_fraction * batch))].to(x.device)
+            share = max(1, round(self.ood_fraction * batch))
+            rows = torch.randperm(batch, generator=generator, device=x.device)[:share]
             some = {name: _rows(value, rows) for name, value in inputs.items()}
             every = torch.cat([x, self._surrogates(layer, x[rows], some, generator)])
             inputs = {name: _join(value, some[name]) for name, value in inputs.items()}

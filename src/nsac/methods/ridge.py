@@ -58,13 +58,13 @@ class Ridge(AbstractSolved):
             moment += design.T @ batch["y"].double()
         eye = torch.eye(size, dtype=torch.float64)
         eye[-1, -1] = 0  # the intercept is free
-        tried = [torch.linalg.lstsq(gram + a * len(train) * eye, moment).solution for a in PENALTIES]
+        tried = [torch.linalg.solve(gram + a * len(train) * eye, moment) for a in PENALTIES]
         errors = torch.zeros(len(tried), self.problem.outputs).double()
         for batch in sweep(validation):
             design, y = self._design(batch), batch["y"].double()
             errors += torch.stack([(y - design @ weight).square().sum(0) for weight in tried])
         best = int(errors.sum(1).argmin())
-        self.weight = tried[best].to(self.weight)
+        self.weight = tried[best].to(self.weight).contiguous()  # as it will be when it is loaded: products keep bits
         self.log_std = (0.5 * (errors[best] / len(validation)).clamp(min=1e-12).log()).to(self.log_std)
 
     def _design(self, batch: Batch) -> Tensor:

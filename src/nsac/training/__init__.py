@@ -1,5 +1,17 @@
-"""Training."""
+"""Training: one loop for every model that gives a loss and a validation score."""
 
-from nsac.training.loop import Progress as Progress
-from nsac.training.loop import TrainConfig as TrainConfig
+from nsac.training.checkpoint import CheckpointError as CheckpointError
+from nsac.training.config import TrainConfig as TrainConfig
+from nsac.training.contract import Data as Data
+from nsac.training.contract import DivergedError as DivergedError
+from nsac.training.contract import Interrupted as Interrupted
+from nsac.training.contract import Progress as Progress
+from nsac.training.contract import Trainable as Trainable
+from nsac.training.contract import TrainResult as TrainResult
+from nsac.training.data import TensorData as TensorData
+from nsac.training.fit import fit as fit
+from nsac.training.fit import fit_best as fit_best
 from nsac.training.loop import train as train
+from nsac.training.progress import ProgressBar as ProgressBar
+from nsac.training.progress import log_jsonl as log_jsonl
+from nsac.training.progress import together as together

@@ -1,0 +1,118 @@
+"""Checkpoints: a folder with the two latest states of a run, each one safetensors file that is whole or not there."""
+
+import contextlib
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+FORMAT, VERSION = "nsac-checkpoint", "1"
+KEEP = 2
+"""Checkpoints in the folder: if the newest is damaged there is one to go back to."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used. The message says what to do."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The whole state of a run."""
+
+    facts: dict[str, Any]
+    """what fits into JSON; `"step"` is among it"""
+    tensors: dict[str, Tensor]
+    """what does not"""
+
+
+def write_checkpoint(folder: Path, snapshot: Snapshot) -> Path:
+    """Add a checkpoint, then remove all but the latest two.
+
+    Written under a temporary name, flushed to the disk and renamed: at no moment is there a half-written checkpoint, or
+    one fewer than before.
+    """
+    from safetensors.torch import save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    # Copies, because safetensors refuses tensors that share memory.
+    tensors = {n: t.detach().cpu().clone(memory_format=torch.contiguous_format) for n, t in snapshot.tensors.items()}
+    facts = json.dumps(snapshot.facts)
+    about = {"format": FORMAT, "version": VERSION, "facts": facts, "sha256": _digest(facts, tensors)}
+    path = folder / f"step-{snapshot.facts['step']:09d}.safetensors"
+    temporary = path.with_suffix(".tmp")
+    with open(temporary, "wb") as file:
+        file.write(save(tensors, about))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    _sync_folder(folder)
+    for old in _checkpoints(folder)[:-KEEP]:
+        old.unlink()
+    return path
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint, or None if there is none yet."""
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"`checkpoint` must be a folder. {folder} is a file. Name a folder, new or old.")
+    return (_checkpoints(folder) or [None])[-1]
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed run left half-written."""
+    for temporary in folder.glob("step-*.tmp"):
+        temporary.unlink(missing_ok=True)
+
+
+def read_checkpoint(path: Path) -> Snapshot:
+    """A checkpoint, if it is whole and of a version that is known; otherwise `CheckpointError`."""
+    from safetensors import safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            about, tensors = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}
+    except Exception as err:  # a damaged header can fail in any part of the parser
+        raise _unusable(path, f"is damaged: {err}") from None
+    if about.get("format") != FORMAT:
+        raise _unusable(path, f"is not a checkpoint of a training run, or its header is damaged ({sorted(about)})")
+    if about.get("version") != VERSION:
+        raise CheckpointError(
+            f"Checkpoint {path} has schema version {about.get('version')!r}; this library reads version {VERSION!r}. "
+            "Go on with the library that wrote it, or name another folder to begin anew."
+        )
+    if about.get("sha256") != _digest(about.get("facts", ""), tensors):
+        raise _unusable(path, "is damaged: its content does not match its checksum")
+    return Snapshot(json.loads(about["facts"]), tensors)
+
+
+def _digest(facts: str, tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256(facts.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _unusable(path: Path, problem: str) -> CheckpointError:
+    others = [other for other in _checkpoints(path.parent) if other != path]
+    way_out = f"to go on from {others[-1].name}" if others else "to begin anew"
+    return CheckpointError(f"Checkpoint {path} {problem}. Delete this file {way_out}.")
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    return sorted(folder.glob("step-*.safetensors"))
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # not every system can flush a folder; then the rename may come late
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

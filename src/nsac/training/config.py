@@ -1,0 +1,100 @@
+"""The numbers of a training run."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from nsac._checks import check_choice, check_int, check_positive
+
+SCHEDULES = ("cosine", "one-cycle")
+PRECISIONS = ("32-true", "64-true", "bf16-mixed")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Every number of a training run."""
+
+    epochs: int = 100
+    """passes over the training rows, if `max_steps` is None"""
+    max_steps: int | None = None
+    """optimiser steps; takes the place of `epochs`"""
+    batch_size: int = 128
+    """rows per step, over all processes. Rows left over at the end of an epoch wait for the next shuffle"""
+    learning_rate: float = 3e-3
+    """peak, after the warm-up"""
+    weight_decay: float = 1e-2
+    """of matrices and synapses; biases do not decay"""
+    schedule: Literal["cosine", "one-cycle"] = "cosine"
+    """`"cosine"`: linear warm-up, then a cosine to 0; `"one-cycle"`: cosines up from 1/25 of the peak and down"""
+    warmup: float = 0.1
+    """share of the steps in which the rate rises"""
+    clip: float | None = 1.0
+    """largest norm of the gradient; None for no limit"""
+    ema: float | None = 0.998
+    """decay of the averaged weights, which are the ones validated and kept; None keeps the weights themselves"""
+    patience: int | None = None
+    """validations without improvement after which the run stops; None never stops early"""
+    validate_every: int = 100
+    """steps between validations; the last step is always validated"""
+    validation_batch_size: int = 512
+    """rows per validation batch: bounds memory, and fixes which noise a row meets"""
+    explode: float = 1e4
+    """a loss whose size is above this many times the median of the latest ones (taken as at least 1) is a divergence"""
+    precision: Literal["32-true", "64-true", "bf16-mixed"] = "32-true"
+    """`"32-true"` leaves model and data in the precision they come in; `"64-true"` makes both double"""
+    accelerator: str = "auto"
+    """where to compute: `"cpu"`, `"cuda"`, ..., or what there is"""
+    devices: int = 1
+    """processes, each with an equal slice of the batch"""
+    checkpoint_every: float = 30.0
+    """seconds between checkpoints; 0 writes one after every step"""
+
+    def __post_init__(self):
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type in (float, float | None) and isinstance(value, int):
+                object.__setattr__(self, field.name, float(value))  # 1 and 1.0 are one number, and have one key
+        for name in ("epochs", "batch_size", "validate_every", "validation_batch_size", "devices"):
+            check_int(name, getattr(self, name))
+        for name in ("max_steps", "patience"):
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name))
+        for name in ("learning_rate", "explode"):
+            check_positive(name, getattr(self, name))
+        if self.clip is not None:
+            check_positive("clip", self.clip)
+        for name in ("weight_decay", "checkpoint_every"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(
+                    f"`{name}` must be a finite number of at least 0. Got {getattr(self, name)!r} instead."
+                )
+        for name in ("warmup", "ema"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ValueError(f"`{name}` must be at least 0 and below 1. Got {value!r} instead.")
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_choice("precision", self.precision, PRECISIONS)
+        if self.batch_size % self.devices:
+            raise ValueError(
+                f"`batch_size` must be a multiple of `devices` ({self.devices}), so that every process gets an equal "
+                f"slice. Got {self.batch_size} instead. Take {self.devices * -(-self.batch_size // self.devices)}."
+            )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":
+        """A config from a plain dict, as read from JSON or TOML."""
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ValueError(
+                f"A training config has no field {', '.join(map(repr, unknown))}. The fields are {', '.join(known)}."
+            )
+        return cls(**values)
+
+    @property
+    def key(self) -> str:
+        """A name for these numbers: the same on every machine, another for every other config."""
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,77 @@
+"""Fit a method, whatever kind it is."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nsac.methods import METHODS, AbstractMethod, AbstractSolved, AbstractTrainable, Problem
+from nsac.training.config import TrainConfig
+from nsac.training.contract import Data, Progress, TrainResult
+from nsac.training.loop import train
+
+APART = 1000
+"""Seeds of the learners of one method differ by this much."""
+
+
+def fit(
+    method: AbstractMethod,
+    train_data: Data,
+    validation_data: Data,
+    config: TrainConfig | None = None,
+    *,
+    seed: int = 0,
+    checkpoint: str | Path | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> list[TrainResult]:
+    """Fit in place: solve what can be solved, train what must learn, each learner by a run of its own.
+
+    Args:
+        method: one of `METHODS`.
+        train_data: rows to fit.
+        validation_data: rows that choose weights and penalties.
+        config: numbers of the run.
+        seed: fixes data order and noise.
+        checkpoint: folder for checkpoints; a run that was stopped goes on from there.
+        report: called after each step.
+
+    Returns:
+        One result per learner; none for a method that is solved.
+    """
+    if isinstance(method, AbstractSolved):
+        method.solve(train_data, validation_data)
+        return []
+    assert isinstance(method, AbstractTrainable)
+    results = []
+    for i, learner in enumerate(method.learners()):
+        folder = None if checkpoint is None else Path(checkpoint) / f"learner-{i}"
+        results.append(
+            train(
+                learner, train_data, validation_data, config or TrainConfig(),
+                seed=seed + APART * i, checkpoint=folder, report=report,
+            )
+        )  # fmt: skip
+    return results
+
+
+def fit_best(
+    name: str,
+    problems: Sequence[Problem],
+    train_data: Data,
+    validation_data: Data,
+    config: TrainConfig | None = None,
+    *,
+    seed: int = 0,
+) -> tuple[AbstractMethod, list[float]]:
+    """Fit a method once per way of posing the problem, and keep what does best on validation.
+
+    Use it to choose between slots and a token per feature: `[Problem(..., tokens=t) for t in ("slots", "features")]`.
+
+    Returns:
+        The fitted method, and the validation score of each way; a solved method is posed the first way only.
+    """
+    fitted, scores = [], []
+    for problem in problems[:1] if issubclass(METHODS[name], AbstractSolved) else problems:
+        method = METHODS[name](problem, seed=seed)  # pyright: ignore[reportCallIssue]
+        results = fit(method, train_data, validation_data, config, seed=seed)
+        fitted.append(method)
+        scores.append(sum(result.best_score for result in results))
+    return fitted[scores.index(min(scores))], scores

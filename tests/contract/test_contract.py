@@ -1,0 +1,106 @@
+"""What every method promises, whatever it is made of; run over the registry."""
+
+import pytest
+import torch
+
+from nsac.methods import METHODS, AbstractSolved
+from nsac.training import TrainConfig, fit
+from problems import PROBLEMS, sine
+
+SHORT = TrainConfig(max_steps=6, batch_size=16, validate_every=3)
+CASES = [(name, kind) for name, cls in METHODS.items() for kind in cls.kinds]
+CAPABLE = ("nsac", "gmle", "mcd", "de", "der", "sdenet")
+"""Methods that can follow a curve whose noise depends on the input."""
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def fitted(name, kind, seed=0):
+    split = PROBLEMS[kind](generator=seeded())
+    method = METHODS[name](split.problem, seed=seed)
+    fit(method, split.train, split.validation, SHORT, seed=seed)
+    return method, split
+
+
+@pytest.fixture(scope="module", params=CASES, ids=["-".join(case) for case in CASES])
+def case(request):
+    return (*request.param, *fitted(*request.param))
+
+
+def test_a_prediction_has_one_row_per_input(case):
+    name, kind, method, split = case
+    batch = split.test.columns
+    p = method.predict(batch)
+    assert p.mean.shape == p.aleatoric.shape == p.epistemic.shape == batch["y"].shape
+
+
+def test_variances_are_finite_and_add_up(case):
+    name, kind, method, split = case
+    p = method.predict(split.test.columns)
+    assert p.mean.isfinite().all() and (p.aleatoric > 0).all() and p.aleatoric.isfinite().all()
+    assert (p.epistemic >= 0).all() and p.epistemic.isfinite().all()
+    torch.testing.assert_close(p.variance, p.aleatoric + p.epistemic)
+
+
+def test_it_says_whether_it_has_epistemic_variance(case):
+    name, kind, method, split = case
+    assert bool((method.predict(split.test.columns).epistemic > 0).any()) == method.has_epistemic
+
+
+def test_prediction_is_the_same_every_time_and_leaves_the_global_generator_alone(case):
+    name, kind, method, split = case
+    before = torch.get_rng_state()
+    one, two = (method.predict(split.test.columns) for _ in range(2))
+    assert torch.equal(one.mean_draws, two.mean_draws) and torch.equal(one.log_std_draws, two.log_std_draws)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_the_seed_decides_everything(case):
+    name, kind, method, split = case
+    same, _ = fitted(name, kind)
+    assert torch.equal(method.predict(split.test.columns).mean, same.predict(split.test.columns).mean)
+    if not isinstance(method, AbstractSolved):
+        other, _ = fitted(name, kind, seed=1)
+        assert not torch.equal(method.predict(split.test.columns).mean, other.predict(split.test.columns).mean)
+
+
+def test_parameters_and_buffers_are_all_its_state(case):
+    name, kind, method, split = case
+    other = METHODS[name](split.problem, seed=0)
+    other.load_state_dict({key: value.clone() for key, value in method.state_dict().items()})
+    one, two = method.predict(split.test.columns), other.predict(split.test.columns)
+    assert torch.equal(one.mean_draws, two.mean_draws) and torch.equal(one.log_std_draws, two.log_std_draws)
+
+
+def test_rows_do_not_depend_on_their_neighbours(case):
+    name, kind, method, split = case
+    if name == "der":
+        pytest.skip("the number of random bits a Gamma number takes depends on its parameter")
+    alone = method.predict({key: value[:1] for key, value in split.test.columns.items()})
+    together = method.predict(split.test.batch(torch.arange(3)))
+    torch.testing.assert_close(alone.mean_draws[:, 0], together.mean_draws[:, 0])
+
+
+def test_every_parameter_of_a_learner_gets_a_gradient(case):
+    name, kind, method, split = case
+    if isinstance(method, AbstractSolved):
+        pytest.skip("nothing to learn by gradient")
+    fresh = METHODS[name](split.problem, seed=3)
+    fresh.loss(split.train.batch(torch.arange(16 if kind != "frames" else 4)), seeded()).backward()
+    assert not [key for key, p in fresh.named_parameters() if p.grad is None or not (p.grad != 0).any()]
+    assert all(isinstance(value, torch.Tensor) and not value.requires_grad for value in fresh.parts.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CAPABLE)
+def test_it_learns_a_heteroscedastic_sine(name):
+    split = sine(6000, generator=seeded(1))
+    method = METHODS[name](split.problem, seed=0)
+    config = TrainConfig(max_steps=1500, batch_size=128, validate_every=100, learning_rate=3e-3)
+    fit(method, split.train, split.validation, config)
+    test = split.test.columns
+    nll = -method.predict(test, num_samples=50).log_prob(test["y"]).mean().item()
+    print(f"{name}: NLL {nll:.3f}, true density {split.true_nll:.3f}")
+    assert nll < split.true_nll + 0.1
