@@ -47,7 +47,7 @@ class Ablation:
     runs: dict[bool, SpiralRun]
 
 
-def run_ablation(steps: int = 1200, seed: int = 0, report: Callable[[Progress], None] | None = None) -> Ablation:
+def run_ablation(steps: int = 1000, seed: int = 0, report: Callable[[Progress], None] | None = None) -> Ablation:
     """Train twice, with lambda 0.5 and 0."""
     runs = {on: run_spirals(steps, seed, reg_weight=0.5 if on else 0.0, report=report) for on in (True, False)}
     rows = []

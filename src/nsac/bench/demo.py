@@ -17,7 +17,7 @@ class Demo:
     """scores: one row per method and part"""
 
 
-def run_demo(steps: int = 1200, seed: int = 0, report: Callable[[Progress], None] | None = None) -> Demo:
+def run_demo(steps: int = 1000, seed: int = 0, report: Callable[[Progress], None] | None = None) -> Demo:
     """Train NSAC on irregular spirals and score it beside the mean of the training spirals."""
     run = run_spirals(steps, seed, report=report)
     naive = SpiralRun(run.spirals, mean_trajectory(run.spirals))

@@ -21,8 +21,8 @@ TRAIN, VALIDATION, TEST = slice(0, 200), slice(200, 250), slice(250, 300)
 BATCH, QUERIES = 32, 16
 """Spirals and query times in one step."""
 
-PROBLEM = Problem("series", 2, 2, network=NetworkConfig(num_heads=2, topk=24))
-"""Positions in, positions out; a query looks at half of the observations, for they are noisy."""
+PROBLEM = Problem("series", 2, 2, network=NetworkConfig(num_heads=2, topk=50))
+"""Positions in, positions out; a query looks at all 50 observations, for they are noisy."""
 
 
 @dataclass(frozen=True)

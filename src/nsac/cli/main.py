@@ -27,7 +27,7 @@ _DEMO_CAPTION = (
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("nsac-demo.png"),
-    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 1200,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 1000,
     seed: Annotated[int, typer.Option(help="Fixes data, wiring, weights and noise.")] = 0,
 ) -> None:
     """Train on irregular spirals, print scores, and draw what the model knows and does not know."""
@@ -63,7 +63,7 @@ def frozen(
 @bench.command()
 def ablation(
     out: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("ablation.png"),
-    steps: Annotated[int, typer.Option(min=1, help="Training steps, with and without.")] = 1200,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps, with and without.")] = 1000,
     seed: Annotated[int, typer.Option(help="Fixes data, wiring, weights and noise.")] = 0,
 ) -> None:
     """What does the separation regulariser do? The paper's Table 2 and its four panels, with its numbers beside."""

@@ -9,7 +9,7 @@ from torch.nn.functional import gelu, linear
 
 from nsac.layers import Attention
 from nsac.layers.attention import Project
-from nsac.layers.init import seeded_linear
+from nsac.layers.init import seeded_linear, seeded_mlp
 from nsac.models.encoders import AbstractEncoder, Batch, Encoded
 
 
@@ -130,7 +130,7 @@ class LinearReader(nn.Module):
         super().__init__()
         config, encoder = network.config, network.encoder
         self.heads, self.per_query = config.num_heads, encoder.per_query
-        self.query = seeded_linear(encoder.query_dim, config.hidden, seed)
+        self.query = seeded_mlp(encoder.query_dim, config.hidden, config.hidden, seed)
         self.gate = seeded_linear(config.hidden, config.d_model, seed + 1)
         self.attended = seeded_linear(config.d_model, 2 * outputs, seed + 2)
         self.direct = seeded_linear(config.hidden, 2 * outputs, seed + 3)
