@@ -1,9 +1,9 @@
 import pytest
 import torch
-from problems import sine, walk
 
 from nsac.methods import METHODS, Problem
 from nsac.training import TensorData, TrainConfig, fit, fit_best
+from problems import sine, walk
 
 SHORT = TrainConfig(max_steps=20, batch_size=32, validate_every=5)
 
