@@ -5,29 +5,18 @@
 Prints two tables; exits with 1 if NSAC's epoch costs more than 3 times that of GMLE.
 """
 
-import statistics
 import sys
-import time
 from collections.abc import Callable
 
 import torch
 from rich.console import Console
 from rich.table import Table
+from timing import cpu_seconds
 
 from nsac.methods import METHODS, Problem
 
 ROWS, BATCH = 4096, 128
 EPOCH_BAR = 3.0
-
-
-def cpu_ms(run: Callable, times: int) -> float:
-    run()
-    seconds = []
-    for _ in range(times):
-        start = time.process_time()
-        run()
-        seconds.append(time.process_time() - start)
-    return 1e3 * statistics.median(seconds)
 
 
 def epoch(name: str, problem: Problem, x: torch.Tensor, y: torch.Tensor) -> Callable:
@@ -57,13 +46,13 @@ def main() -> int:
     epochs = Table("method", *problems, title=f"Training epoch of {ROWS} rows, CPU ms")
     cost = {}
     for name in ("gmle", "nsac", "mcd", "de", "der", "sdenet"):
-        times = [cpu_ms(epoch(name, *problem), 3) for problem in problems.values()]
+        times = [1e3 * cpu_seconds(epoch(name, *problem), 3) for problem in problems.values()]
         cost[name] = times
         epochs.add_row(name, *(f"{t:.0f}" for t in times))
     draws = Table("nsac, draws", "1", "5", "20", "20 / 1", title="Prediction of 1024 rows, CPU ms")
     for what, (problem, x, _) in problems.items():
         method = METHODS["nsac"](problem)
-        times = [cpu_ms(lambda n=n, m=method, x=x: m.predict({"x": x[:1024]}, n), 31) for n in (1, 5, 20)]
+        times = [1e3 * cpu_seconds(lambda n=n, m=method, x=x: m.predict({"x": x[:1024]}, n), 31) for n in (1, 5, 20)]
         draws.add_row(what, *(f"{t:.1f}" for t in times), f"{times[2] / times[0]:.2f}")
     for table in (epochs, draws):
         Console().print(table)

@@ -7,12 +7,12 @@ Prints a table; exits with 1 if a ratio is below its bar.
 
 import statistics
 import sys
-import time
 from collections.abc import Callable
 
 import torch
 from rich.console import Console
 from rich.table import Table
+from timing import cpu_seconds
 from torch_nac.layers import NAC as RivalNAC
 from torch_nac.layers import OUWrap
 from torch_nac.losses.losses import NSACLoss as RivalLoss
@@ -60,18 +60,6 @@ def training() -> tuple[Callable, Callable]:
         theirs_opt.step()
 
     return ours, theirs
-
-
-def cpu_seconds(run: Callable, times: int) -> float:
-    """Median over `times` runs, after one that does not count where there is time for it."""
-    if times > 5:
-        run()
-    seconds = []
-    for _ in range(times):
-        start = time.process_time()
-        run()
-        seconds.append(time.process_time() - start)
-    return statistics.median(seconds)
 
 
 def main() -> int:
