@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Sequence
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 
 def check_int(name: str, value: object, least: int = 1) -> None:
     """`value` is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"`{name}` must be a whole number of at least {least}. Got {value!r} instead.")
 
 
@@ -59,6 +60,28 @@ def check_finite(name: str, value: Tensor, mask: Tensor | None = None) -> None:
         )
 
 
+def check_dtype(name: str, value: Tensor, dtype: torch.dtype) -> None:
+    """`value` has the model's precision, unless an autocast takes care of it."""
+    if value.dtype != dtype and not torch.is_autocast_enabled(value.device.type):
+        raise ValueError(
+            f"`{name}` must have the precision of the model, {dtype}. Got {value.dtype} instead. "
+            f"Call `{name}.to({dtype})`, or convert the model with `.to({value.dtype})`."
+        )
+
+
+def check_known(name: str, value: Tensor, missing: bool) -> None:
+    """`value` has no infinity, and no NaN unless values may be missing."""
+    if torch.compiler.is_compiling() or math.isfinite(value.detach().sum()):
+        return
+    bad = ~torch.isfinite(value) if not missing else torch.isinf(value)
+    if bad.any():
+        place = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(
+            f"`{name}` must be finite{' or NaN, that is missing' if missing else ''}. Got {value[place].item()} at "
+            f"index {place} instead.{'' if missing else ' For data with holes build the problem with missing=True.'}"
+        )
+
+
 def check_sequence(
     x: Tensor,
     times: Tensor | None,
@@ -76,9 +99,9 @@ def check_sequence(
     batch, length = x.shape[:2]
     if not x.is_floating_point():
         raise ValueError(f"`x` must hold floating point numbers. Got {x.dtype} instead. Call `x.float()` first.")
-    if length == 0:
+    if batch == 0 or length == 0:
         raise ValueError(
-            f"`x` must have at least one time step. Got shape {tuple(x.shape)} instead. "
+            f"`x` must have at least one row and at least one time step. Got shape {tuple(x.shape)} instead. "
             "For a row without observations pass one step and mask it."
         )
     if mask is not None:
@@ -93,6 +116,11 @@ def check_sequence(
         raise ValueError(
             "`query` and `query_times` must be None in a layer with learned queries. Build it with readout='last'."
         )
+    asked = query if query is not None else query_times
+    if asked is not None and 0 in asked.shape:
+        raise ValueError(
+            f"`query` and `query_times` must hold at least one query. Got shape {tuple(asked.shape)} instead."
+        )
     if query is not None:
         check_shape("query", query, "(batch, queries, features)", (batch, -1, query_dim or 0))
     if query_times is not None:
@@ -104,6 +132,8 @@ def check_sequence(
     if causal and query_dim is None:
         raise ValueError("`causal` must be False in a layer with learned queries: they have no place in time.")
     if causal and query is not None and query_times is None:
+        if not takes_times:
+            raise ValueError("`causal` must be False for queries to a layer built with time='none': it has no order.")
         raise ValueError("`query_times` must be given with `query` and causal=True. Got None instead.")
     if torch.compiler.is_compiling():
         return  # what follows looks at values

@@ -76,11 +76,34 @@ def test_parameters_and_buffers_are_all_its_state(case):
 
 def test_rows_do_not_depend_on_their_neighbours(case):
     name, kind, method, split = case
-    if name == "der":
-        pytest.skip("the number of random bits a Gamma number takes depends on its parameter")
     alone = method.predict({key: value[:1] for key, value in split.test.columns.items()})
     together = method.predict(split.test.batch(torch.arange(3)))
     torch.testing.assert_close(alone.mean_draws[:, 0], together.mean_draws[:, 0])
+
+
+def test_a_target_of_the_wrong_shape_is_refused_before_it_broadcasts(case):
+    name, kind, method, split = case
+    flat = type(split.train)(**{**split.train.columns, "y": split.train.columns["y"][..., 0]})
+    with pytest.raises(ValueError, match="`y` must have shape"):
+        fit(METHODS[name](split.problem, seed=0), flat, flat, SHORT)
+
+
+def test_what_is_not_finite_is_refused_by_name(case):
+    name, kind, method, split = case
+    if isinstance(method, AbstractSolved) and name in ("persistence", "seasonal"):
+        pytest.skip("it does not look at x")
+    for value in (float("nan"), float("inf")):
+        batch = {key: column.clone() for key, column in split.test.columns.items()}
+        batch.pop("mask", None)
+        batch["x"].view(-1)[0] = value
+        with pytest.raises(ValueError, match="`x` must be finite"):
+            method.predict(batch)
+
+
+def test_a_prediction_needs_at_least_one_draw(case):
+    name, kind, method, split = case
+    with pytest.raises(ValueError, match="`num_samples`"):
+        method.predict(split.test.columns, num_samples=0)
 
 
 def test_every_parameter_of_a_learner_gets_a_gradient(case):

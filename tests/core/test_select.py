@@ -80,6 +80,15 @@ def test_causal_positions_may_come_in_any_order(method, generator):
     assert torch.equal(keep.sum(-1)[:, 0], (key_pos[:, None] <= query_pos[..., None]).sum(-1).clamp(max=8))
 
 
+def test_masked_keys_take_no_place_in_the_block_search(generator):
+    """32 keys that count among 1024, one in every block: all are found."""
+    q, k = torch.randn(1, 1, 5, 4, generator=generator), torch.randn(1, 1, 1024, 4, generator=generator)
+    mask = torch.ones(1, 1024, dtype=torch.bool)
+    mask[:, ::32] = False
+    index, keep = select_topk(q, k, 32, mask=mask, method="sqrt")
+    assert keep.all() and torch.equal(index[0, 0, 0], torch.arange(0, 1024, 32))
+
+
 def test_block_search_is_exact_up_to_256_keys(generator):
     q, k = torch.randn(2, 2, 20, 4, generator=generator), torch.randn(2, 2, 256, 4, generator=generator)
     assert torch.equal(select_topk(q, k, 8, method="sqrt")[0], select_topk(q, k, 8)[0])
@@ -136,5 +145,7 @@ def test_bad_arguments_are_named():
         select_topk(q, q, 0)
     with pytest.raises(ValueError, match="`method`"):
         select_topk(q, q, 1, method="fast")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="together"):
+        select_topk(q, q, 1, causal=True, query_pos=torch.arange(3))
     with pytest.raises(ValueError, match="`query_pos`"):
         select_topk(q, torch.randn(1, 1, 4, 2), 1, causal=True)

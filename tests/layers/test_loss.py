@@ -95,6 +95,26 @@ def test_each_surrogate_gives_a_finite_loss_and_the_same_bits_for_the_same_gener
     assert all(p.grad.isfinite().all() for p in layer.parameters())
 
 
+@pytest.mark.parametrize("surrogate", ["gaussian", "shuffle", "adversarial"])
+def test_what_is_masked_does_not_reach_a_surrogate(surrogate, generator):
+    x, y = problem(generator)
+    mask = torch.rand(16, 6, generator=generator) < 0.4
+    mask[:, :2] = False
+    layer, loss = NSAC(3, 2, **SMALL), NSACLoss(surrogate=surrogate)
+    values = [
+        loss(layer, x.masked_fill(mask[..., None], hidden), y, generator=seeded(), mask=mask)
+        for hidden in (0.0, 7.0, math.nan)
+    ]
+    assert torch.equal(values[0], values[1]) and torch.equal(values[0], values[2])
+
+
+def test_shuffling_takes_two_rows_even_from_a_small_batch(generator):
+    x, y = problem(generator, batch=4)
+    seen = []
+    NSACLoss(surrogate=lambda x, epistemic, generator: seen.append(len(x)) or x)(NSAC(3, 2, **SMALL), x, y)
+    assert seen == [2]
+
+
 def test_a_function_can_be_the_surrogate(generator):
     x, y = problem(generator)
     called = []

@@ -215,6 +215,36 @@ def test_causal_outputs_have_no_gradient_from_the_future(generator):
     assert (x.grad[:, 8:] == 0).all() and (x.grad[:, :8] != 0).any()
 
 
+@pytest.mark.parametrize("selection", ["exact", "sqrt"])
+def test_causal_means_time_and_not_place_when_observations_come_unsorted(selection, generator):
+    x = torch.randn(1, 4, 3, generator=generator)
+    asked = torch.tensor([3.0])
+    for readout, now in (("all", slice(1, 4)), ("last", slice(0, 1))):
+        layer = make(readout, selection=selection)
+        results = []
+        for late, value in ((5.0, 0.0), (6.3, 9.0)):  # the first token lies in the future of all others
+            times = torch.tensor([late, 1.0, 2.0, 2.5])
+            z = torch.cat([x[:, :1] + value, x[:, 1:]], 1)
+            out = layer(z, times, causal=True, num_samples=0).mean
+            results.append(
+                (
+                    out[:, :, now] if readout == "all" else out,
+                    layer(z, times, query_times=asked, causal=True, num_samples=0).mean,
+                )
+            )
+        torch.testing.assert_close(*results)
+
+
+def test_whole_number_times_are_compared_exactly(generator):
+    """Seconds since 1970 have no exact float32; a query in float32 must not see the next minute."""
+    layer, x = make(), torch.randn(1, 40, 3, generator=generator)
+    times, asked = torch.arange(40) + 1_700_000_000, torch.tensor([1_700_000_020.0], dtype=torch.float64)
+    later = x.clone()
+    later[:, 21:] += 1
+    one, two = (drawn(layer, z, times, query_times=asked, causal=True) for z in (x, later))
+    assert torch.equal(one.mean, two.mean)
+
+
 @pytest.mark.parametrize("readout", ["last", "all"])
 def test_shifting_all_times_changes_nothing(readout, generator):
     layer = make(readout)
@@ -352,6 +382,13 @@ def test_state_dict_restores_the_bits_and_holds_nothing_twice(generator, tmp_pat
     assert torch.equal(drawn(layer, x, times).mean, drawn(other, x, times).mean)
 
 
+def test_a_layer_takes_the_wiring_that_comes_with_the_weights(generator):
+    x, times = series(generator=generator)
+    layer, other = make(seed=1), make(seed=2)
+    other.load_state_dict(layer.state_dict())
+    assert torch.equal(drawn(layer, x, times).mean, drawn(other, x, times).mean)
+
+
 def test_repr_says_what_it_is():
     text = repr(make("all"))
     for part in ("topk=4", "num_heads=4", "readout='all'", "output_dim=2", "synapses"):
@@ -371,6 +408,15 @@ def test_dtypes(dtype, readout, generator):
     found = layer(x.to(dtype), times, num_samples=0).mean.double()
     tolerance = {torch.float64: 1e-12, torch.float32: 1e-4, torch.bfloat16: 0.3}[dtype]
     assert (found - exact).abs().median() < tolerance  # the median: near ties, rounding may select another key
+
+
+def test_half_precision_tells_all_positions_apart_and_has_intervals(generator):
+    layer = make(readout="all").to(torch.bfloat16)
+    x = torch.zeros(1, 1000, 3, dtype=torch.bfloat16)
+    q = layer.trace(x)["q"].float()
+    assert (q[0, :, 600] - q[0, :, 601]).abs().max() > 0
+    lower, upper = layer.predict(x[:, :20]).interval(0.9)
+    assert (lower < upper).all()
 
 
 def test_gradcheck(generator):
@@ -438,6 +484,9 @@ SPOILT[1, 4, 2] = float("nan")
         ({"x": X[:, :0]}, ["`x`", "at least one time step"]),
         ({"x": X.long()}, ["`x`", "floating", "float()"]),
         ({"x": SPOILT}, ["`x`", "finite", "nan", "(1, 4, 2)", "mask"]),
+        ({"x": X[:0]}, ["`x`", "at least one row"]),
+        ({"x": X.float()}, ["`x`", "precision", "float32", "float64"]),
+        ({"x": X, "times": TIMES, "query_times": torch.empty(0)}, ["`query_times`", "at least one query"]),
         ({"x": X, "times": TIMES[:, :5]}, ["`times`", "(2, 9)", "(2, 5)"]),
         ({"x": X, "times": TIMES / 0}, ["`times`", "finite", "inf"]),
         ({"x": X, "mask": torch.zeros(2, 8, dtype=torch.bool)}, ["`mask`", "(2, 9)", "(2, 8)"]),

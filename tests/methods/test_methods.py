@@ -6,7 +6,7 @@ from scipy import stats
 from nsac.methods import METHODS, Problem, method
 from nsac.methods.der import nig_nll
 from nsac.methods.ridge import PENALTIES
-from nsac.training import TensorData
+from nsac.training import TensorData, TrainConfig, fit
 from problems import sine, walk
 
 
@@ -139,3 +139,48 @@ def test_a_name_is_registered_once():
 def test_data_a_method_cannot_take_is_refused_by_name():
     with pytest.raises(ValueError, match=r"'persistence'.*'windows'.*'table'"):
         METHODS["persistence"](Problem("table", 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"kind": "tables", "inputs": 1, "outputs": 1}, "kind"),
+        ({"kind": "table", "inputs": 1, "outputs": 1, "tokens": "feature"}, "tokens"),
+        ({"kind": "windows", "inputs": 1, "outputs": 1}, "length"),
+        ({"kind": "table", "inputs": 0, "outputs": 1}, "inputs"),
+        ({"kind": "series", "inputs": 1, "outputs": 1, "missing": True}, "missing"),
+    ],
+)
+def test_a_problem_that_cannot_be_is_refused_by_name(arguments, word):
+    with pytest.raises(ValueError, match=f"`{word}`"):
+        Problem(**arguments)
+
+
+@pytest.mark.parametrize("name", ["nsac", "gmle", "ridge", "gbm"])
+@pytest.mark.parametrize("tokens", ["slots", "features"])
+def test_tables_with_holes_and_categories(name, tokens, generator):
+    x = torch.randn(200, 3, generator=generator)
+    y = x[:, :1].clone()
+    x[torch.rand(200, 3, generator=generator) < 0.3] = float("nan")
+    x[0] = float("nan")
+    c = torch.randint(0, 3, (200, 2), generator=generator)
+    c[0] = 0  # a row of which nothing is known
+    data = TensorData(x=x, c=c, y=y)
+    method_ = METHODS[name](Problem("table", 3, 1, levels=(2, 2), missing=True, tokens=tokens))
+    fit(method_, data, data, TrainConfig(max_steps=3, batch_size=64))
+    p = method_.predict(data.columns)
+    assert p.mean.isfinite().all() and p.variance.isfinite().all()
+
+
+def test_categories_out_of_range_or_absent_are_named(generator):
+    gmle = METHODS["gmle"](Problem("table", 1, 1, levels=(2,)))
+    with pytest.raises(ValueError, match="column 0"):
+        gmle.predict({"x": torch.zeros(2, 1), "c": torch.tensor([[1], [3]])})
+    with pytest.raises(ValueError, match="'c'"):
+        gmle.predict({"x": torch.zeros(2, 1)})
+
+
+def test_a_single_token_warns_that_nothing_can_be_epistemic():
+    nsac = METHODS["nsac"](Problem("windows", 1, 1, length=6))
+    with pytest.warns(UserWarning, match="epistemic variance is 0"):
+        assert (nsac.predict({"x": torch.randn(3, 6, 1)}).epistemic < 1e-12).all()

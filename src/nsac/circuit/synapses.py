@@ -25,6 +25,14 @@ class Synapses(nn.Module):
         if bias:
             self.bias = nn.Parameter(0.1 * torch.randn(adjacency.shape[1], generator=generator))
 
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        """A file brings its own wiring: another seed may have another number of synapses."""
+        index = state_dict.get(f"{prefix}index")
+        if index is not None and index.shape != self.index.shape:
+            self.index = torch.empty_like(index, device=self.index.device)
+            self.weight = nn.Parameter(self.weight.new_empty(len(index)))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     def adjacency(self) -> np.ndarray:
         """Which synapses exist, boolean (from, to)."""
         flat = np.zeros(self.shape[0] * self.shape[1], dtype=bool)

@@ -25,6 +25,8 @@ def mixture_quantile(mean: Tensor, std: Tensor, q: Tensor) -> Tensor:
         mean, std: (n, ...).
         q: levels in (0, 1), broadcast against one component.
     """
+    if mean.dtype in (torch.bfloat16, torch.float16):  # no quantile function in half precision
+        return mixture_quantile(mean.float(), std.float(), q.float()).to(mean.dtype)
     ends = mean + std * torch.special.ndtri(q)
     lower, upper = ends.amin(0), ends.amax(0)
     if len(mean) == 1:

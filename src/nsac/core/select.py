@@ -57,6 +57,8 @@ def select_topk(
     if method not in ("exact", "sqrt"):
         raise ValueError(f"`method` must be 'exact' or 'sqrt'. Got {method!r} instead.")
     positions = None
+    if (query_pos is None) != (key_pos is None):
+        raise ValueError("`query_pos` and `key_pos` must be given together, or neither. Got only one of them instead.")
     if causal:
         if query_pos is None or key_pos is None:
             if n_queries != n_keys:
@@ -81,13 +83,17 @@ def _exact(q, k, topk, mask, positions):
     folds = FOLDS if n_keys >= 4 * FOLDS * topk else 1
     width = -(-n_keys // folds) * folds
     k = pad(k, (0, 0, 0, width - n_keys)).mT
-    buffer = q.new_empty(batch * heads * min(n_queries, _rows(width)) * width)
+    step = min(n_queries, _rows(width))
+    # One buffer for all chunks: fresh memory would cost as much as the product that fills it.
+    buffer = None if step == n_queries else q.new_empty(batch * heads * step * width)
     found = []
     for rows in _chunks(n_queries, width):
         asked = q[..., rows, :]
-        # One buffer for all chunks: fresh memory would cost as much as the product that fills it.
-        scores = buffer[: asked[..., 0].numel() * width].view(batch, heads, -1, width)
-        scores = torch.matmul(asked, k, out=scores)
+        if buffer is None:
+            scores = asked @ k
+        else:
+            out = buffer[: asked[..., 0].numel() * width].view(batch, heads, asked.shape[-2], width)
+            scores = torch.matmul(asked, k, out=out)
         scores[..., n_keys:] = -math.inf
         if mask is not None:
             scores[..., :n_keys].masked_fill_(mask[:, None, None, :], -math.inf)
@@ -130,10 +136,15 @@ def _sqrt(q, k, topk, mask, positions):
     query_pos = key_pos = order = None
     if positions is not None:  # blocks of neighbours in time, whatever order the keys came in
         query_pos, key_pos = (pos.expand(batch, -1) for pos in positions)
-        key_pos, order = key_pos.sort(stable=True)
+        order = key_pos.argsort(stable=True)
+    if mask is not None:  # and blocks of keys that count, so that what is masked takes no place
+        order = torch.arange(n_keys, device=k.device).expand(batch, -1) if order is None else order
+        order = order.gather(-1, mask.gather(-1, order).int().argsort(stable=True))
+    if order is not None:
         k = k.gather(-2, order[:, None, :, None].expand_as(k))
         ignore = ignore.gather(-1, order)
-        key_pos = pad(key_pos, (0, tail)).view(batch, n_blocks, size)
+    if key_pos is not None and order is not None:
+        key_pos = pad(key_pos.gather(-1, order), (0, tail)).view(batch, n_blocks, size)
     keys = pad(k, (0, 0, 0, tail)).view(batch, heads, n_blocks, size, dim)
     ignore = pad(ignore, (0, tail), value=True).view(batch, n_blocks, size)
     low = keys.masked_fill(ignore[:, None, ..., None], math.inf).amin(-2)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from nsac._checks import check_choice, check_heads, check_int, check_positive, check_sequence
+from nsac._checks import check_choice, check_dtype, check_heads, check_int, check_positive, check_sequence
 from nsac.circuit import Backbone, Sensory, ncp_wiring, sense
 from nsac.core import masked_softmax, nac_logit, ou_moments, ou_sample, select_topk, weigh
-from nsac.layers.clock import CYCLES, POSITION_SCALE, Clock, TimeMode, first_valid, time_features
+from nsac.layers.clock import CYCLES, POSITION_SCALE, Clock, TimeMode, first_valid, same_precision, time_features
 
 GATE_MIN = 1e-5
 """Added to the positive gates: a rate or a diffusion of exactly 0 has no closed form."""
@@ -136,6 +136,9 @@ class Attention(nn.Module):
         takes_times = self.time != "none"
         sizes = {"input_dim": self.input_dim, "query_dim": self.query_dim, "takes_times": takes_times}
         check_sequence(x, times, mask, query, query_times, causal, **sizes)
+        for name, value in (("x", x), ("query", query)):
+            if value is not None:
+                check_dtype(name, value, self.clock.t_a.dtype)
 
     def noise_shape(self, x: Tensor, query: Tensor | None, query_times: Tensor | None) -> tuple[int, ...]:
         """(topk, B, H, Q): the standard normal numbers one draw takes."""
@@ -176,6 +179,8 @@ class Attention(nn.Module):
     def _run(self, x, times, mask, query, query_times, causal, noise, project, cells):
         if mask is not None:  # nothing behind the mask, not even inf, may reach a product
             x = x.masked_fill(mask[..., None], 0)
+            times = None if times is None else times.expand(mask.shape).masked_fill(mask, 0)
+        times, query_times = same_precision(times, query_times)
         stamps = self._stamp(x, times, mask, query_times)
         k, v = sense(x, stamps.features, self.key, self.value)
         q, query_clock, positions = self._ask(x, times, mask, query, query_times, causal, stamps)
@@ -236,42 +241,38 @@ class Attention(nn.Module):
         if self.time == "none":
             return _Stamps(None, None, None, None)
         batch, n_keys = x.shape[:2]
-        raw = torch.arange(n_keys, device=x.device, dtype=x.dtype) if times is None else times
+        wide = torch.promote_types(x.dtype, torch.float32)  # half precision cannot count to 1000
+        raw = torch.arange(n_keys, device=x.device, dtype=wide) if times is None else times
         raw = raw.expand(batch, n_keys)
         first = first_valid(raw, mask)
-        raw = raw if mask is None else raw.masked_fill(mask, 0)
         scale = POSITION_SCALE if times is None else self.time_scale
 
-        def since_first(raw):
-            return ((raw - first) / scale).to(x.dtype)
+        def features(raw):
+            return time_features((raw - first) / scale).to(x.dtype)
 
         def clock(raw):
-            return since_first(raw) if self.time == "elapsed" else (raw / scale).to(x.dtype)
+            return ((raw - first if self.time == "elapsed" else raw) / scale).to(x.dtype)
 
-        tau = since_first(raw) if mask is None else since_first(raw).masked_fill(mask, 0)
-        features = time_features(tau)
+        raw = raw if mask is None else torch.where(mask, first, raw)
         if times is None:
-            return _Stamps(features, None, None, None)
-        asked = None if query_times is None else query_times.expand(batch, -1)
-        return _Stamps(
-            features,
-            tau if self.time == "elapsed" else clock(raw),
-            None if asked is None else time_features(since_first(asked)),
-            None if asked is None else clock(asked),
-        )
+            return _Stamps(features(raw), None, None, None)
+        if query_times is None:
+            return _Stamps(features(raw), clock(raw), None, None)
+        asked = query_times.expand(batch, -1)
+        return _Stamps(features(raw), clock(raw), features(asked), clock(asked))
 
     def _ask(self, x, times, mask, query, query_times, causal, stamps):
         """The queries' potentials (B, Q, d_model), their clock (B, Q) or None, positions if the future is hidden."""
         if isinstance(self.query, nn.Parameter):
-            return self.query.expand(len(x), -1, -1), None, None
+            return self.query.expand(x.shape[0], -1, -1), None, None
         if query is not None or query_times is not None:
             positions = (query_times, times) if causal else None
             (q,) = sense(query, stamps.query_features, self.query)
-            return q.expand(len(x), -1, -1), stamps.query_clock, positions
+            return q.expand(x.shape[0], -1, -1), stamps.query_clock, positions
+        order = torch.arange(x.shape[1], device=x.device) if times is None else times.expand(x.shape[0], -1)
         if self.readout == "all":
-            index = torch.arange(x.shape[1], device=x.device)
             (q,) = sense(x, stamps.features, self.query)
-            return q, stamps.clock, (index, index) if causal else None
+            return q, stamps.clock, (order, order) if causal else None
 
         def last(z):
             if z is None or mask is None:
@@ -281,7 +282,7 @@ class Attention(nn.Module):
         if mask is not None:
             latest = (torch.arange(x.shape[1], device=x.device) * ~mask).amax(-1)
         (q,) = sense(last(x), last(stamps.features), self.query)
-        return q, last(stamps.clock), None  # no key is later than the last
+        return q, last(stamps.clock), (last(order), order) if causal and times is not None else None
 
     def _t_sample(self, query_clock, key_clock, rows):
         if query_clock is None:

@@ -28,10 +28,22 @@ def time_features(tau: Tensor) -> Tensor:
 
 
 def first_valid(times: Tensor, mask: Tensor | None) -> Tensor:
-    """Time of each row's first token that is not masked, (B, 1); 0 where all are. Times are (B, T)."""
+    """Earliest time of each row among tokens that are not masked, (B, 1); 0 where all are. Times are (B, T)."""
     if mask is None:
-        return times[:, :1]
-    return times.masked_fill(mask, 0).gather(1, (~mask).int().argmax(-1, keepdim=True))
+        return times.amin(-1, keepdim=True)
+    first = times.masked_fill(mask, math.inf).amin(-1, keepdim=True)
+    return first.masked_fill(mask.all(-1, keepdim=True), 0)
+
+
+def same_precision(times: Tensor | None, others: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Times that can be compared: whole numbers, and pairs of different kinds, become double precision."""
+    if times is None:
+        return times, others
+    if others is None:
+        return (times if times.is_floating_point() else times.double()), None
+    if times.dtype == others.dtype and times.is_floating_point():
+        return times, others
+    return times.double(), others.double()
 
 
 class Clock(nn.Module):

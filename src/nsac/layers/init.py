@@ -23,7 +23,7 @@ def seeded(make: Callable[[], M], seed: int) -> M:
     looked_up = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
     for parameter in module.parameters():
         if parameter.ndim > 1:
-            std = 1.0 if id(parameter) in looked_up else parameter[0].numel() ** -0.5
+            std = 1.0 if id(parameter) in looked_up else max(1, parameter[0].numel()) ** -0.5
             nn.init.normal_(parameter, std=std, generator=generator)
         else:
             nn.init.zeros_(parameter)

@@ -63,10 +63,12 @@ class NSACLoss(nn.Module):
         batch = len(x)
         every, some = x, {}
         if self.reg_weight:
-            share = max(1, round(self.ood_fraction * batch))
+            share = min(batch, max(2, round(self.ood_fraction * batch)))  # two, for shuffling takes two
             rows = torch.randperm(batch, generator=generator, device=x.device)[:share]
             some = {name: _rows(value, rows) for name, value in inputs.items()}
-            every = torch.cat([x, self._surrogates(layer, x[rows], some, generator)])
+            mask = some.get("mask")  # what is masked must not get into a surrogate
+            known = x[rows] if mask is None else x[rows].masked_fill(mask[..., None], 0)
+            every = torch.cat([x, self._surrogates(layer, known, some, generator)])
             inputs = {name: _join(value, some[name]) for name, value in inputs.items()}
         draws = layer(every, num_samples=self.num_samples, generator=generator, **inputs)
         if draws.mean[:, :batch].shape[1:] != y.shape:

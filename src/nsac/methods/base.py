@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from nsac._checks import check_choice, check_int
+from nsac._checks import check_choice, check_finite, check_int, check_shape
 from nsac.layers import Draws
 from nsac.models import FrameEncoder, NetworkConfig, SeriesEncoder, TableEncoder, WindowEncoder
 from nsac.models.encoders import AbstractEncoder, Batch
@@ -59,8 +59,14 @@ class Problem:
 
     def __post_init__(self):
         check_choice("kind", self.kind, ("table", "series", "windows", "frames"))
-        check_int("inputs", self.inputs, least=0)
+        check_choice("tokens", self.tokens, ("slots", "features"))
+        check_int("inputs", self.inputs, least=0 if self.kind == "table" and self.levels else 1)
         check_int("outputs", self.outputs)
+        check_int("length", self.length, least=1 if self.kind in ("windows", "frames") else 0)
+        if self.missing and self.kind in ("series", "frames"):
+            raise ValueError(
+                f"`missing` must be False for {self.kind}. Got True instead. Mask what is missing (`mask`)."
+            )
 
     def encoder(self, seed: int) -> AbstractEncoder:
         """A new encoder for such data."""
@@ -95,14 +101,25 @@ class AbstractMethod(nn.Module, ABC):
         A draw is one function: its noise is shared by all rows, so a row's prediction does not depend on the batch.
         """
 
+    def target(self, batch: Batch) -> Tensor:
+        """The batch's `y`, which must be finite and have the outputs as its last axis."""
+        y, shape = batch["y"], (len(batch["x"]), self.problem.outputs)
+        if self.problem.kind == "series":
+            shape = (shape[0], -1, shape[1])
+        check_shape("y", y, "(rows, [queries,] outputs)", shape, hint=" For one output add an axis: `y[:, None]`.")
+        if not torch.compiler.is_compiling():
+            check_finite("y", y)
+        return y
+
     @torch.no_grad()
     def predict(self, batch: Batch, num_samples: int = 20, generator: torch.Generator | None = None) -> Prediction:
         """The mixture of the draws. Without a generator the noise is the same every time."""
+        check_int("num_samples", num_samples)
         return Prediction(*self.draws(batch, num_samples, generator or torch.Generator().manual_seed(0)))
 
     def validation(self, batch: Batch, generator: torch.Generator | None = None) -> tuple[Tensor, int]:
         """Sum of the negative log-likelihood over the targets of a batch, and their number."""
-        y = batch["y"]
+        y = self.target(batch)
         return -self.predict(batch, 10, generator).log_prob(y).sum(), y.numel()
 
 

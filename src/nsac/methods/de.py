@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from nsac._checks import check_int
 from nsac.layers import Draws
 from nsac.methods.base import AbstractTrainable, Problem, method
 from nsac.methods.gmle import GaussianMLE
@@ -17,6 +18,7 @@ class DeepEnsemble(AbstractTrainable):
 
     def __init__(self, problem: Problem, seed: int = 0, members: int = 3):
         super().__init__(problem)
+        check_int("members", members)
         self.members = nn.ModuleList(GaussianMLE(problem, 1000 * i + seed) for i in range(members))
         self.parts = {}
 

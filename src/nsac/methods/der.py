@@ -31,9 +31,11 @@ def nig_nll(gamma: Tensor, nu: Tensor, alpha: Tensor, beta: Tensor, y: Tensor) -
     )
 
 
-def standard_gamma(alpha: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Gamma numbers of rate 1. `torch.distributions` takes no generator; what it calls does."""
-    return torch._standard_gamma(alpha, generator=generator)  # pyright: ignore[reportPrivateImportUsage]
+def gamma_quantile(u: Tensor, alpha: Tensor) -> Tensor:
+    """Quantile function of the Gamma distribution of rate 1."""
+    from scipy.special import gammaincinv
+
+    return torch.as_tensor(gammaincinv(alpha.double().numpy(force=True), u.double().numpy(force=True))).to(alpha)
 
 
 @method("der")
@@ -61,16 +63,19 @@ class DeepEvidential(AbstractTrainable):
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """Means and variances drawn from the evidence; their mixture is the Student distribution."""
         gamma, nu, alpha, beta = self.evidence(batch)
-        shape = (num_samples, *gamma.shape)
-        precision = standard_gamma(alpha.expand(shape).contiguous(), generator) / beta
+        shape = (num_samples, 1, *gamma.shape[1:])
+        like = {"generator": generator, "dtype": gamma.dtype, "device": gamma.device}
+        u, noise = torch.rand(shape, **like).clamp(1e-6, 1 - 1e-6), torch.randn(shape, **like)
+        precision = gamma_quantile(u, alpha.detach()) / beta
         log_std = -0.5 * precision.clamp(min=torch.finfo(precision.dtype).tiny).log()
-        noise = torch.randn(shape, generator=generator, dtype=gamma.dtype, device=gamma.device)
         return Draws(gamma + log_std.exp() / nu.sqrt() * noise, log_std)
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Likelihood, and a price on evidence where the mean is wrong."""
         gamma, nu, alpha, beta = self.evidence(batch)
-        nll = nig_nll(gamma, nu, alpha, beta, batch["y"]).mean()
-        reg = ((batch["y"] - gamma).abs() * (2 * nu + alpha)).mean()
+        y = self.target(batch)
+        # Double precision: for large alpha the terms are huge and nearly cancel.
+        nll = nig_nll(*(z.double() for z in (gamma, nu, alpha, beta, y))).mean().to(y)
+        reg = ((y - gamma).abs() * (2 * nu + alpha)).mean()
         self.parts = {"nll": nll.detach(), "reg": reg.detach()}
         return nll + self.reg_weight * reg

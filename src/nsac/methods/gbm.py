@@ -57,7 +57,7 @@ class QuantileBoosting(AbstractSolved):
 
         batches = list(sweep(train))
         x = torch.cat([flat_features(batch, self.problem) for batch in batches]).double().numpy()
-        y = torch.cat([batch["y"] for batch in batches]).double().numpy()
+        y = torch.cat([self.target(batch) for batch in batches]).double().numpy()
         for i, quantile in enumerate(QUANTILES):
             for j in range(self.problem.outputs):
                 model = HistGradientBoostingRegressor(

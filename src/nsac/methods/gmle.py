@@ -28,6 +28,6 @@ class GaussianMLE(AbstractTrainable):
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Negative log-likelihood."""
-        nll = gaussian_nll(*self.draws(batch, 1, generator), batch["y"])
+        nll = gaussian_nll(*self.draws(batch, 1, generator), self.target(batch))
         self.parts = {"nll": nll.detach()}
         return nll

@@ -18,6 +18,8 @@ class MCDropout(AbstractTrainable):
 
     def __init__(self, problem: Problem, seed: int = 0, rate: float = 0.1):
         super().__init__(problem)
+        if not 0 < rate < 1:
+            raise ValueError(f"`rate` must be strictly between 0 and 1. Got {rate} instead. The usual one is 0.1.")
         self.rate = rate
         self.trunk = Trunk(problem.encoder(seed), problem.network, seed)
         self.head = Head(self.trunk, problem.outputs, 2, seed + 2)
@@ -35,6 +37,6 @@ class MCDropout(AbstractTrainable):
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Negative log-likelihood under one mask per row."""
         features = self.trunk(batch)
-        nll = gaussian_nll(*self._drop(features, tuple(features.hidden.shape[:-1]), generator), batch["y"])
+        nll = gaussian_nll(*self._drop(features, tuple(features.hidden.shape[:-1]), generator), self.target(batch))
         self.parts = {"nll": nll.detach()}
         return nll

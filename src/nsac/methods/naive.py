@@ -26,7 +26,7 @@ class _Repeat(AbstractSolved):
 
     def solve(self, train: Rows, validation: Rows) -> None:
         """Root mean square error per output."""
-        total = sum((batch["y"] - self._value(batch)).square().sum(0) for batch in sweep(train))
+        total = sum((self.target(batch) - self._value(batch)).square().sum(0) for batch in sweep(train))
         self.log_std = 0.5 * (torch.as_tensor(total) / len(train)).clamp(min=1e-12).log()
 
     def _value(self, batch: Batch) -> Tensor:

@@ -37,4 +37,4 @@ class NSACMethod(AbstractTrainable):
         def layer(x, num_samples, generator, **inputs):
             return Draws(*self.reader(self.network, {"x": x, **inputs}, num_samples, generator, shared=False))
 
-        return self.objective(layer, batch["x"], batch["y"], generator, **others)
+        return self.objective(layer, batch["x"], self.target(batch), generator, **others)

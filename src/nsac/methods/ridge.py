@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from nsac._checks import check_known
 from nsac.layers import Draws
 from nsac.methods.base import AbstractSolved, Problem, Rows, method, sweep
 from nsac.models.encoders import Batch
@@ -14,6 +15,7 @@ PENALTIES = tuple(10.0**k for k in range(-4, 4))
 def flat_features(batch: Batch, problem: Problem) -> Tensor:
     """All a row has, as one vector: numbers (0 where missing, and a flag), one-hot categories, calendar."""
     x = batch["x"].flatten(1)
+    check_known("x", x, problem.missing)
     absent = torch.isnan(x)
     parts = [x.masked_fill(absent, 0)] + ([absent.to(x.dtype)] if problem.missing else [])
     for i, levels in enumerate(problem.levels):
@@ -55,13 +57,13 @@ class Ridge(AbstractSolved):
         for batch in sweep(train):
             design = self._design(batch)
             gram += design.T @ design
-            moment += design.T @ batch["y"].double()
+            moment += design.T @ self.target(batch).double()
         eye = torch.eye(size, dtype=torch.float64)
         eye[-1, -1] = 0  # the intercept is free
         tried = [torch.linalg.solve(gram + a * len(train) * eye, moment) for a in PENALTIES]
         errors = torch.zeros(len(tried), self.problem.outputs).double()
         for batch in sweep(validation):
-            design, y = self._design(batch), batch["y"].double()
+            design, y = self._design(batch), self.target(batch).double()
             errors += torch.stack([(y - design @ weight).square().sum(0) for weight in tried])
         best = int(errors.sum(1).argmin())
         self.weight = tried[best].to(self.weight).contiguous()  # as it will be when it is loaded: products keep bits

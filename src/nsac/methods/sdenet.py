@@ -52,7 +52,7 @@ class SDENet(AbstractTrainable):
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Likelihood of one path, and the diffusion as a classifier of data against perturbed data."""
         features = self.trunk(batch)
-        nll = gaussian_nll(*self._flow(features, tuple(features.hidden.shape[:-1]), generator), batch["y"])
+        nll = gaussian_nll(*self._flow(features, tuple(features.hidden.shape[:-1]), generator), self.target(batch))
         with torch.no_grad():
             strange = self.trunk({**batch, "x": self.surrogate(batch["x"], lambda x: x, generator)}).hidden
         known, unknown = (self.diffusion(h) for h in (features.hidden.detach(), strange))

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 from typing_extensions import override
 
-from nsac._checks import check_shape
-from nsac.layers.clock import CYCLES, TimeMode, first_valid, time_features
+from nsac._checks import check_dtype, check_known, check_sequence, check_shape
+from nsac.layers.clock import CYCLES, TimeMode, first_valid, same_precision, time_features
 from nsac.layers.init import seeded, seeded_linear, seeded_mlp
 
 Batch = dict[str, Tensor]
@@ -91,6 +91,10 @@ class TableEncoder(AbstractEncoder):
     def forward(self, batch: Batch) -> Encoded:
         x = batch["x"]
         check_shape("x", x, "(rows, features)", (-1, self.numbers))
+        check_dtype("x", x, self.query.weight.dtype)
+        check_known("x", x, self.missing)
+        if self.levels:
+            self._check_levels(batch)
         absent = torch.isnan(x)
         known = x.masked_fill(absent, 0)
         kinds = [embed(batch["c"][:, i]) for i, embed in enumerate(self.levels)]
@@ -103,6 +107,19 @@ class TableEncoder(AbstractEncoder):
         if self.missing or kinds:
             mask = torch.cat([absent, *((batch["c"][:, i : i + 1] == 0) for i in range(len(kinds)))], 1)
         return Encoded(tokens, query, mask=mask, skip=row)
+
+    def _check_levels(self, batch: Batch) -> None:
+        sizes = [len(embed.weight) for embed in self.levels]  # pyright: ignore[reportArgumentType]
+        if "c" not in batch:
+            raise ValueError(f"A batch must hold 'c', {len(sizes)} categorical columns. Got {sorted(batch)} instead.")
+        check_shape("c", batch["c"], "(rows, categorical columns)", (len(batch["x"]), len(sizes)))
+        low, high = batch["c"].amin(0), batch["c"].amax(0)
+        for column, size in enumerate(sizes):
+            if low[column] < 0 or high[column] >= size:
+                raise ValueError(
+                    f"`c` must be between 0 (missing) and {size - 1} in column {column}. "
+                    f"Got {int(low[column])} to {int(high[column])} instead. Give unknown levels the number 0."
+                )
 
 
 class _PerFeature(nn.Module):
@@ -143,7 +160,15 @@ class SeriesEncoder(AbstractEncoder):
     def forward(self, batch: Batch) -> Encoded:
         x, mask = batch["x"], batch.get("mask")
         check_shape("x", x, "(batch, time, features)", (-1, -1, self.features))
+        for name in ("times", "query_times"):
+            if name not in batch:
+                raise ValueError(f"A batch of series must hold {name!r}. Got {sorted(batch)} instead.")
+        sizes = {"input_dim": self.features, "query_dim": self.features, "takes_times": True}
+        check_sequence(x, batch["times"], mask, None, batch["query_times"], causal=False, **sizes)
+        check_dtype("x", x, self.token[0].weight.dtype)  # pyright: ignore[reportArgumentType]
         times, asked = (batch[name].expand(len(x), -1) for name in ("times", "query_times"))
+        times, asked = same_precision(times, asked)
+        assert times is not None and asked is not None
         first = first_valid(times, mask)
         tau, ask = (((t - first) / self.time_scale).to(x.dtype) for t in (times, asked))
         if mask is not None:  # what is behind the mask must not reach the token network either
@@ -197,6 +222,8 @@ class WindowEncoder(AbstractEncoder):
     def forward(self, batch: Batch) -> Encoded:
         x = batch["x"].mT  # b v l
         check_shape("x", batch["x"], "(batch, time, variables)", (-1, self.length, self.variables))
+        check_dtype("x", x, self.identity.weight.dtype)
+        check_known("x", x, self.missing)
         absent = torch.isnan(x)
         known = x.masked_fill(absent, 0)
         steps = torch.arange(self.length, device=x.device)
@@ -244,6 +271,8 @@ class FrameEncoder(AbstractEncoder):
     def forward(self, batch: Batch) -> Encoded:
         x = batch["x"]
         check_shape("x", x, "(batch, frames, channels, height, width)", (-1, self.frames, self.channels, -1, -1))
+        check_dtype("x", x, self.place.weight.dtype)
+        check_known("x", x, missing=False)
         maps = self.pool(self.conv(x.flatten(0, 1)))  # (b s) w g g
         tokens = maps.flatten(2).mT.unflatten(0, (len(x), -1)).flatten(1, 2)
         tokens = tokens + self.place.weight

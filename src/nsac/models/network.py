@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 
+from nsac._checks import warn_single_key
 from nsac.layers import Attention
 from nsac.layers.attention import Project
 from nsac.layers.init import seeded_linear, seeded_mlp
@@ -144,6 +145,7 @@ class LinearReader(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Draws of mean and log standard deviation, (N, B, outputs), or (N, B, Q, outputs)."""
         seen = network.encoder(batch)
+        warn_single_key(seen.tokens.shape[1], network.config.topk, None)
         noise = network.noise(seen, num_samples, generator, shared)
         h = gelu(self.query(seen.query))
         gate = 1 + self.gate(h)  # b q (h d)

@@ -36,6 +36,11 @@ def fit(
     Returns:
         One result per learner; none for a method that is solved.
     """
+    if not len(train_data) or not len(validation_data):
+        raise ValueError(
+            "`train_data` and `validation_data` must have at least one row. "
+            f"Got {len(train_data)} and {len(validation_data)} instead."
+        )
     if isinstance(method, AbstractSolved):
         method.solve(train_data, validation_data)
         return []
