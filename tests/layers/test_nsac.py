@@ -238,7 +238,7 @@ def test_causal_means_time_and_not_place_when_observations_come_unsorted(selecti
 def test_whole_number_times_are_compared_exactly(generator):
     """Seconds since 1970 have no exact float32; a query in float32 must not see the next minute."""
     layer, x = make(), torch.randn(1, 40, 3, generator=generator)
-    times, asked = torch.arange(40) + 1_700_000_000, torch.tensor([1_700_000_020.0], dtype=torch.float64)
+    times, asked = torch.arange(40) + 1_700_000_000, torch.tensor([1_700_000_020.0], dtype=torch.float32)
     later = x.clone()
     later[:, 21:] += 1
     one, two = (drawn(layer, z, times, query_times=asked, causal=True) for z in (x, later))

@@ -75,7 +75,7 @@ def ablation_table(ablation: Ablation) -> Table:
 _CAPTION = (
     "Errors against noisy positions; their noise alone has MSE 0.0004. aleat., epist.: standard deviations. The paper "
     "gives two errors per model, under 'aleatoric' and 'epistemic', without saying how they differ; a mean has one "
-    "error. Its spirals vary by 2 %, ours by 20 % and in direction."
+    "error. Its spirals are not ours, which turn both ways and vary by 20 %."
 )
 
 
