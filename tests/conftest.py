@@ -1,3 +1,6 @@
+import os
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -20,3 +23,12 @@ def seed(request) -> int:
 @pytest.fixture
 def generator(seed) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real data; a test that asks for it is skipped where there is none."""
+    folder = os.environ.get("NSAC_DATA")
+    if not folder:
+        pytest.skip("real data is needed: set NSAC_DATA to a folder laid out as `nsac data info` lists the files")
+    return Path(folder)

@@ -7,7 +7,7 @@ from nsac.methods import METHODS, Problem, method
 from nsac.methods.der import nig_nll
 from nsac.methods.ridge import PENALTIES
 from nsac.training import TensorData, TrainConfig, fit
-from problems import sine, walk
+from problems import scattered, sine, walk
 
 
 def seeded(seed=0):
@@ -184,3 +184,22 @@ def test_a_single_token_warns_that_nothing_can_be_epistemic():
     nsac = METHODS["nsac"](Problem("windows", 1, 1, length=6))
     with pytest.warns(UserWarning, match="epistemic variance is 0"):
         assert (nsac.predict({"x": torch.randn(3, 6, 1)}).epistemic < 1e-12).all()
+
+
+def test_the_training_mean_is_the_mean_and_deviation_of_training(generator):
+    split = sine(generator=generator)
+    naive = METHODS["mean"](split.problem)
+    fit(naive, split.train, split.validation)
+    p = naive.predict(split.test.columns)
+    y = split.train.columns["y"]
+    torch.testing.assert_close(p.mean[:2, 0], y.mean().expand(2))
+    torch.testing.assert_close(p.std[0], y.std(0, correction=0))
+
+
+def test_the_training_mean_of_series_depends_on_the_time_asked(generator):
+    split = scattered(n=3000, generator=generator)
+    columns = {**split.train.columns, "y": split.train.columns["query_times"].unsqueeze(-1)}
+    naive = METHODS["mean"](split.problem)
+    fit(naive, type(split.train)(**columns), split.validation)
+    asked = split.test.columns["query_times"]
+    assert (naive.predict(split.test.columns).mean.squeeze(-1) - asked).abs().max() < 1 / 200  # a bin

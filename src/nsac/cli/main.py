@@ -7,9 +7,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from nsac.cli.data import data
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Predictions with trustworthy uncertainty.")
 bench = typer.Typer(no_args_is_help=True, help="The evidence: tables and figures.")
 app.add_typer(bench, name="bench")
+app.add_typer(data, name="data")
 console = Console()
 
 

@@ -29,9 +29,10 @@ def make_spirals(
     observed: int = 50,
     variation: float = 0.2,
     noise: float = 0.02,
+    both: bool = True,
     generator: torch.Generator | None = None,
 ) -> Spirals:
-    r"""Archimedean spirals $r = a + b\theta$, $\theta \in [0, 6\pi]$, in both directions of rotation.
+    r"""Archimedean spirals $r = a + b\theta$, $\theta \in [0, 6\pi]$.
 
     Args:
         n: number of spirals.
@@ -39,6 +40,7 @@ def make_spirals(
         observed: how many points of the first half are seen, chosen at random without replacement.
         variation: relative standard deviation of a and b from spiral to spiral.
         noise: standard deviation of the observation noise.
+        both: both directions of rotation at random, or one.
         generator: source of randomness.
     """
     time = torch.linspace(0, 1, points)
@@ -46,6 +48,7 @@ def make_spirals(
     a = 0.2 * (1 + variation * torch.randn(n, 1, generator=generator))
     b = (1 + variation * torch.randn(n, 1, generator=generator)) / (6 * math.pi)
     turn = torch.randint(0, 2, (n, 1), generator=generator) * 2.0 - 1
+    turn = turn if both else turn.abs()
     radius = a + b * theta
     truth = torch.stack([radius * theta.cos(), turn * radius * theta.sin()], -1)
     y = truth + noise * torch.randn(truth.shape, generator=generator)

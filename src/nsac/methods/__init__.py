@@ -11,6 +11,7 @@ from nsac.methods.der import DeepEvidential as DeepEvidential
 from nsac.methods.gbm import QuantileBoosting as QuantileBoosting
 from nsac.methods.gmle import GaussianMLE as GaussianMLE
 from nsac.methods.mcd import MCDropout as MCDropout
+from nsac.methods.mean import TrainingMean as TrainingMean
 from nsac.methods.naive import Persistence as Persistence
 from nsac.methods.naive import Seasonal as Seasonal
 from nsac.methods.nsac import NSACMethod as NSACMethod

@@ -15,6 +15,9 @@ QUANTILES = (0.1, 0.5, 0.9)
 DEVIATIONS = 2 * 1.2815515655446004
 """Standard deviations between the 10 % and the 90 % quantile of a Gaussian."""
 
+NARROWEST = 0.01
+"""Smallest deviation, in units of the target's: two quantiles may meet, and a density needs some width."""
+
 
 @method("gbm")
 class QuantileBoosting(AbstractSolved):
@@ -48,7 +51,7 @@ class QuantileBoosting(AbstractSolved):
         """One: nothing is random."""
         x = flat_features(batch, self.problem).double()
         low, middle, high = self._quantiles(x)
-        std = ((high - low) / DEVIATIONS).clamp(min=1e-6)
+        std = ((high - low) / DEVIATIONS).clamp(min=NARROWEST)
         return Draws(middle.to(batch["x"]).unsqueeze(0), std.log().to(batch["x"]).unsqueeze(0))
 
     def solve(self, train: Rows, validation: Rows) -> None:

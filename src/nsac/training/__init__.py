@@ -15,3 +15,6 @@ from nsac.training.loop import train as train
 from nsac.training.progress import ProgressBar as ProgressBar
 from nsac.training.progress import log_jsonl as log_jsonl
 from nsac.training.progress import together as together
+from nsac.training.windows import WindowData as WindowData
+from nsac.training.windows import typical_change as typical_change
+from nsac.training.windows import window_ends as window_ends

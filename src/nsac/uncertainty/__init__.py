@@ -10,6 +10,7 @@ from nsac.uncertainty.ood import ood_auroc as ood_auroc
 from nsac.uncertainty.ood import ood_fpr95 as ood_fpr95
 from nsac.uncertainty.prediction import Prediction as Prediction
 from nsac.uncertainty.prediction import Predictor as Predictor
+from nsac.uncertainty.scores import Scores as Scores
 from nsac.uncertainty.scores import ause as ause
 from nsac.uncertainty.scores import calibration_error as calibration_error
 from nsac.uncertainty.scores import coverage as coverage

@@ -125,7 +125,7 @@ def ece_paper(prediction: Predictor, y: Tensor) -> float:
     bin, whatever the prediction.)
     """
     check_pair(prediction, y)
-    return _ece_paper(prediction.mean, prediction.std, y)
+    return _ece_paper(_central_share(prediction.mean, prediction.std, y))
 
 
 def sparsify(prediction: Predictor, y: Tensor, by: str | Tensor = "std") -> tuple[Tensor, Tensor, Tensor]:
@@ -163,27 +163,51 @@ def error_correlation(prediction: Predictor, y: Tensor, by: str | Tensor = "std"
     return 0.0 if norm == 0 else ((a * b).sum() / norm).item()
 
 
+class Scores:
+    """The standard scores of many predictions, batch by batch: entries are averaged, calibration sees all of them."""
+
+    def __init__(self):
+        self._count = 0
+        self._sums: dict[str, float] = {}
+        self._levels: list[Tensor] = []
+        self._shares: list[Tensor] = []
+
+    def add(self, prediction: Prediction, y: Tensor) -> None:
+        """One batch."""
+        level = pit(prediction, y)  # checks; levels and interval are shared, they are the expensive part
+        lower, upper = prediction.interval(0.9)
+        mean, std = prediction.mean, prediction.std
+        entries = {
+            "mse": (y - mean).square(),
+            "mae": (y - mean).abs(),
+            "nll": -prediction.log_prob(y),
+            "crps": crps(prediction, y, reduce=False),
+            "coverage_90": _covered(level, 0.9),
+            "width_90": upper - lower,
+            "interval_score_90": _winkler(lower, upper, y, 0.9),
+            "sharpness": std,
+            "aleatoric": prediction.aleatoric,
+            "epistemic": prediction.epistemic,
+        }
+        for name, value in entries.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value.double().sum().item()
+        self._count += y.numel()
+        self._levels.append(level.flatten())
+        self._shares.append(_central_share(mean, std, y))
+
+    def table(self) -> dict[str, float]:
+        """By name; `aleatoric` and `epistemic` are mean variances."""
+        table = {name: total / self._count for name, total in self._sums.items()}
+        table |= {"rmse": math.sqrt(table["mse"]), "ece_paper": _ece_paper(torch.cat(self._shares))}
+        table |= {"calibration_error": _calibration_error(torch.cat(self._levels))}
+        return {name: table[name] for name in TABLE}
+
+
 def score_table(prediction: Prediction, y: Tensor) -> dict[str, float]:
     """The standard scores, by name; `aleatoric` and `epistemic` are mean variances."""
-    level = pit(prediction, y)  # checks; levels and interval are shared, they are the expensive part
-    lower, upper = prediction.interval(0.9)
-    mean, std = prediction.mean, prediction.std
-    entries = {
-        "mse": (y - mean).square(),
-        "mae": (y - mean).abs(),
-        "nll": -prediction.log_prob(y),
-        "crps": crps(prediction, y, reduce=False),
-        "coverage_90": _covered(level, 0.9),
-        "width_90": upper - lower,
-        "interval_score_90": _winkler(lower, upper, y, 0.9),
-        "sharpness": std,
-        "aleatoric": prediction.aleatoric,
-        "epistemic": prediction.epistemic,
-    }
-    table: dict[str, float] = {name: _reduce(value, True) for name, value in entries.items()}
-    table |= {"rmse": math.sqrt(table["mse"]), "ece_paper": _ece_paper(mean, std, y)}
-    table |= {"calibration_error": _calibration_error(level)}
-    return {name: table[name] for name in TABLE}
+    scores = Scores()
+    scores.add(prediction, y)
+    return scores.table()
 
 
 def _reduce(entries: Tensor, reduce: bool) -> Score:
@@ -212,8 +236,12 @@ def _calibration_error(level: Tensor) -> float:
     return (below - q).abs().mean().item()
 
 
-def _ece_paper(mean: Tensor, std: Tensor, y: Tensor) -> float:
-    c = torch.special.erf((y - mean).abs() / std / math.sqrt(2)).flatten().double()  # 2 Phi(z) - 1
+def _central_share(mean: Tensor, std: Tensor, y: Tensor) -> Tensor:
+    return torch.special.erf((y - mean).abs() / std / math.sqrt(2)).flatten()  # c = 2 Phi(z) - 1
+
+
+def _ece_paper(c: Tensor) -> float:
+    c = c.double()
     bins = (c * PAPER_BINS).long().clamp(max=PAPER_BINS - 1)
     midpoints = (torch.arange(PAPER_BINS, dtype=c.dtype, device=c.device) + 0.5) / PAPER_BINS
     p = torch.searchsorted(c.sort().values, midpoints).double() / len(c)

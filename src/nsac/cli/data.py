@@ -1,0 +1,109 @@
+"""`nsac data`: what data there is, where it is, what is in it."""
+
+import json
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+data = typer.Typer(no_args_is_help=True, help="Real data: list, fetch, look at.")
+console = Console()
+
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+Names = Annotated[list[str], typer.Argument(help="Names of `nsac data list`, or `all`.")]
+
+
+@data.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """All data sets, and whether they are here."""
+    from nsac.datasets import DataError, catalog
+    from nsac.datasets.store import present
+
+    try:
+        rows = [(source, present(name)) for name, source in catalog().items()]
+    except DataError as err:
+        _stop(err)
+    if as_json:
+        fields = ("name", "description", "citation", "licence", "address", "size")
+        print(json.dumps([{**{f: getattr(s, f) for f in fields}, "here": here} for s, here in rows]))
+        return
+    table = Table("name", "MB", "here", "description")
+    for source, here in rows:
+        table.add_row(source.name, f"{source.size / 1e6:.1f}", "yes" if here else "no", source.description)
+    console.print(table)
+
+
+@data.command()
+def fetch(names: Names) -> None:
+    """Find files in NSAC_DATA or the cache, download what is missing, check everything."""
+    from nsac.datasets import DataError, locate
+
+    failed = []
+    for source in _sources(names):
+        for file in source.files:
+            try:
+                console.print(f"{source.name}: {locate(file.path)}", soft_wrap=True)
+            except DataError as err:
+                failed.append(err)
+    if failed:
+        _stop(*failed)
+
+
+@data.command()
+def info(
+    name: Annotated[str, typer.Argument(help="A name of `nsac data list`.")],
+    seed: Annotated[int, typer.Option(help="Of the splits the naive numbers are for.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Whose it is, what is in it, the tasks made of it, and how well naive methods do there."""
+    from nsac.bench.naive import naive_numbers
+    from nsac.datasets import DataError, summarise
+
+    (source,) = _sources([name])[:1]
+    try:
+        with console.status(f"reading {name}"):
+            columns = summarise(name)
+        with console.status("scoring naive methods"):
+            naive = naive_numbers(name, seed)
+    except DataError as err:
+        _stop(err)
+    if as_json:
+        about = {field: getattr(source, field) for field in ("name", "description", "citation", "licence", "address")}
+        files = [{"path": file.path, "sha256": file.sha256, "size": file.size} for file in source.files]
+        frame = json.loads(columns.to_json(orient="records", date_format="iso") or "[]")
+        print(json.dumps({**about, "files": files, "columns": frame, "naive": naive}))
+        return
+    for field in ("description", "citation", "licence", "address"):
+        console.print(f"[bold]{field}[/bold]: {getattr(source, field)}", soft_wrap=True)
+    for file in source.files:
+        console.print(f"  {file.path}  {file.size} bytes  sha256 {file.sha256 or 'not known'}", soft_wrap=True)
+    table = Table(*columns.columns)
+    for row in columns.itertuples(index=False):
+        table.add_row(*(f"{v:.6g}" if isinstance(v, float) else str(v) for v in row))
+    console.print(table)
+    for text in dict.fromkeys(row["text"] for row in naive):
+        rows = [row for row in naive if row["text"] == text]
+        console.print(f"[bold]{rows[0]['task']}, {rows[0]['protocol']} protocol.[/bold] {text}", soft_wrap=True)
+        table = Table("naive method", "MSE", "NLL", "CRPS", "90 %", caption=f"test part, unit: {rows[0]['unit']}")
+        for row in rows:
+            table.add_row(row["method"], *(f"{row[key]:.4g}" for key in ("mse", "nll", "crps", "coverage_90")))
+        console.print(table)
+
+
+def _sources(names: list[str]):
+    from nsac.datasets import catalog
+
+    known = catalog()
+    names = list(known) if names == ["all"] else names
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        _stop(f"There is no data set {unknown[0]!r}. Known are: {', '.join(known)}.")
+    return [known[name] for name in names]
+
+
+def _stop(*errors: object) -> NoReturn:
+    """Say what is wrong, one line each, and leave."""
+    for error in errors:
+        typer.echo(f"Error: {error}", err=True)
+    raise typer.Exit(2)

@@ -1,0 +1,213 @@
+"""Bearings: features of raw vibration, and labels of a run to failure."""
+
+import math
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import ArrayLike
+
+from nsac._checks import check_int, check_positive
+
+FEATURES = ("energy", "dominant_frequency", "entropy", "kurtosis", "skewness", "mean", "std")
+"""Last axis of `vibration_features`, the order of the published files."""
+
+WAVELET = "cmor1.0-0.5"  # psi(x) = exp(-x^2 + i pi x) / sqrt(pi) on [-8, 8]
+SCALES = 100
+BINS = 3  # of the histogram behind the entropy, as published: the entropy is at most log 3
+STEEP = 1e-3  # what the steep part of `degradation` has reached at `onset`
+CHUNK = 8  # windows at a time: 13 MB of wavelet coefficients per window of two channels
+
+
+def vibration_features(
+    signal: ArrayLike,
+    window: int = 1000,
+    hop: int = 500,
+    rate: float = 25600.0,
+    band: tuple[float, float] = (550 / 27, 5000 / 27),
+    precision: int = 10,
+) -> np.ndarray:
+    r"""Seven features of each window and channel, `FEATURES`, as (windows, channels, 7).
+
+    With $c_{s,t}$ the continuous wavelet transform of the window at scale $s$ and sample $t$, by a complex Morlet
+    wavelet of 0.5 cycles per unit, at 100 frequencies $f_s = 0.5\,\mathrm{rate}/s$ in geometric steps over `band`:
+
+    - energy $\sum_{s,t}|c_{s,t}|^2$;
+    - dominant frequency: the $f_s$ whose $\sum_t|c_{s,t}|^2$ is largest, in the unit of `rate`;
+    - entropy $-\sum_b p_b\log p_b$ of the samples' histogram, three equal bins between their extremes;
+    - excess kurtosis, skewness, mean and standard deviation of the samples (no bias correction; the first two are nan
+      in a constant window).
+
+    Coefficients grow with the root of the scale, so a sine of frequency f dominates lower, at 0.88 f to 0.92 f.
+
+    The defaults reproduce the published features of PRONOSTIA bearing 1_2 in all 4458 windows of both channels: energy,
+    dominant frequency and moments to rounding, entropy to 3e-7 (theirs adds 1e-9 to each bin's density). For this the
+    accelerations, kept as float32, must be given back the three decimals they were recorded with,
+    `signal.astype(float).round(3)`: a sample on the edge of a bin falls to either side otherwise, which moves 10 % of
+    the entropies, by up to 0.009.
+
+    The published transform is coarse, and so is the default. Its wavelet is a table of $2^{10}$ points, 64 per unit,
+    while the scales are 69 to 628 samples per unit: the filter becomes a comb and passes images of the band around
+    multiples of $128 f_s$, several kHz, where bearings ring. `precision=16` is the transform without images. On bearing
+    1_2 its energy has a rank correlation of 0.79 (horizontal) and 0.58 (vertical) with the published one, a quarter of
+    its size, and the dominant frequency is the same in 2 % of the windows.
+
+    Args:
+        signal: (samples, channels), accelerations; snapshots one after the other, `signal.reshape(-1, 2)`.
+        window: samples per window.
+        hop: samples from one window's start to the next; what does not fill a last window is left out.
+        rate: samples per second.
+        band: lowest and highest frequency of the transform. The frequencies in the published files are of 550/27 to
+            5000/27 Hz for PRONOSTIA and HUST, of 500/81 to 2000/27 Hz for XJTU-SY.
+        precision: the wavelet is tabulated at 2 ** precision points.
+    """
+    check_int("window", window, 2)
+    check_int("hop", hop)
+    check_int("precision", precision)
+    check_positive("rate", rate)
+    signal = _signal(signal, window)
+    frequencies = _frequencies(band, rate)
+    spectra = _filter_spectra(0.5 * rate / frequencies, window, precision)
+    windows = sliding_window_view(signal, window, 0)[::hop]  # windows, channels, samples
+    features = np.empty((*windows.shape[:2], len(FEATURES)))
+    for start in range(0, len(windows), CHUNK):
+        chunk = slice(start, start + CHUNK)
+        x = windows[chunk]
+        energies = _energies(x, spectra)
+        features[chunk, :, 0] = energies.sum(-1)
+        features[chunk, :, 1] = frequencies[energies.argmax(-1)]
+        features[chunk, :, 2] = _entropy(x)
+        features[chunk, :, 3:] = _moments(x)
+    return features
+
+
+def degradation(times: ArrayLike, onset: float = 0.6, wear: float = 0.0) -> np.ndarray:
+    r"""Degradation of a run to failure, 0 at its first time and 1 at its last, steep towards the end.
+
+    $$D = w\,u + (1 - w)\,u^p, \qquad u = \frac{t - t_0}{t_1 - t_0}, \qquad p = \frac{\log 0.001}{\log \text{onset}}$$
+
+    A summary of published labels, which are themselves curves over the row number and do not look at the vibration (two
+    XJTU-SY runs of equal length and load have equal labels). With the best `onset` and `wear` of each run it is within
+    0.0031 of all seven XJTU-SY labels (onset 0.53 to 0.69, wear up to 0.012) and within 0.0046 of all ten non-linear
+    PRONOSTIA labels (onset 0.42 to 0.64, wear up to 0.66). `wear=1` is within 0.002 of eight of the thirteen published
+    linear labels; the other five (PRONOSTIA 1_4, 2_4, 2_5, 2_6, 3_3), whose recorded temperature varies, are up to 0.2
+    away.
+
+    Args:
+        times: (rows,), increasing; or a number of rows, evenly spaced.
+        onset: share of life after which the steep part has come to 0.001, between 0 and 1.
+        wear: weight w of the steady part, from 0 to 1.
+    """
+    if not 0 < onset < 1:
+        raise ValueError(f"`onset` must be between 0 and 1, a share of life. Got {onset!r} instead.")
+    if not 0 <= wear <= 1:
+        raise ValueError(f"`wear` must be from 0 to 1, a weight. Got {wear!r} instead.")
+    times = _times(times)
+    u = (times - times[0]) / (times[-1] - times[0])
+    return wear * u + (1 - wear) * u ** (math.log(STEEP) / math.log(onset))
+
+
+def remaining_life(times: ArrayLike) -> np.ndarray:
+    """Time left to the last of `times`, (rows,) and increasing, or a number of rows."""
+    times = _times(times)
+    return times[-1] - times
+
+
+def _filter_spectra(scales: np.ndarray, window: int, precision: int) -> np.ndarray:
+    """Fourier transforms of the wavelets, real and imaginary part, (scales, 2, window + 1).
+
+    The filter is the difference of the wavelet's tabulated integral, stretched to `scale` samples per unit. Within a
+    window only lags below its length matter, so 2 * window points hold both signs of lag without wrapping.
+    """
+    try:
+        import pywt
+    except ImportError:
+        raise ImportError(
+            "`vibration_features` needs PyWavelets, which is missing. Install it with `pip install 'nsac[bench]'`."
+        ) from None
+    table, x = pywt.integrate_wavelet(WAVELET, precision)[:2]
+    lags = np.fft.ifftshift(np.arange(-window, window))  # 0, 1, ..., -2, -1: the order of the Fourier transform
+    filters = np.empty((len(scales), 2, len(lags)))
+    for n, scale in enumerate(scales):
+        step = scale * (x[1] - x[0])  # samples from one point of the table to the next
+        length = math.ceil(min(scale * (x[-1] - x[0]) + 1, step * len(x)))
+        place = length // 2 - 1 + lags
+        now, next_ = (_stretched(table, step, length, place + later) for later in (0, 1))
+        coefficients = np.sqrt(scale) * (now - next_)
+        filters[n] = coefficients.real, coefficients.imag
+    return np.fft.rfft(filters)
+
+
+def _stretched(table: np.ndarray, step: float, length: int, place: np.ndarray) -> np.ndarray:
+    # Time runs backwards and the wavelet is conjugated: a correlation, written as a convolution. The wavelet's mean is
+    # not quite 0, so its integral ends with a jump from 0.085 to 0: so it does in PyWavelets and the published numbers.
+    inside = (place >= 0) & (place < length)
+    row = ((length - 1 - place) / step).astype(int).clip(0, len(table) - 1)
+    return np.where(inside, table[row].conj(), 0)
+
+
+def _energies(x: np.ndarray, spectra: np.ndarray) -> np.ndarray:  # ... t, s p f -> ... s
+    spectrum = np.fft.rfft(x, 2 * x.shape[-1])
+    coefficients = np.fft.irfft(spectrum[..., None, None, :] * spectra)[..., : x.shape[-1]]
+    return np.einsum("...pt,...pt->...", coefficients, coefficients)
+
+
+def _entropy(x: np.ndarray) -> np.ndarray:  # ... t -> ...
+    low, high = x.min(-1), x.max(-1)
+    edges = [low + (high - low) / BINS * b for b in range(1, BINS)]
+    above = [np.ones(low.shape), *((x >= edge[..., None]).mean(-1) for edge in edges), np.zeros(low.shape)]
+    p = -np.diff(above, axis=0)
+    return -(p * np.log(np.where(p > 0, p, 1))).sum(0)
+
+
+def _moments(x: np.ndarray) -> np.ndarray:  # ... t -> ... 4
+    mean, std = x.mean(-1), x.std(-1)
+    std_or_nan = np.where(np.ptp(x, -1) > 0, std, np.nan)  # rounding can give a constant window a tiny deviation
+    z = (x - mean[..., None]) / std_or_nan[..., None]
+    square = z * z
+    kurtosis, skewness = (square * square).mean(-1) - 3, (square * z).mean(-1)
+    return np.stack([kurtosis, skewness, mean, std], -1)
+
+
+def _frequencies(band: tuple[float, float], rate: float) -> np.ndarray:
+    low, high = band
+    if not 0 < low < high <= rate / 2:
+        raise ValueError(
+            f"`band` must be two increasing frequencies above 0, at most half the rate ({rate / 2:g}). Got {band} "
+            "instead. Give both in the unit of `rate`."
+        )
+    return np.geomspace(low, high, SCALES)
+
+
+def _signal(signal: ArrayLike, window: int) -> np.ndarray:
+    signal = np.asarray(signal, float)
+    if signal.ndim != 2:
+        raise ValueError(
+            f"`signal` must be (samples, channels). Got shape {signal.shape} instead. Put snapshots one after the "
+            "other with `signal.reshape(-1, channels)`."
+        )
+    if len(signal) < window:
+        raise ValueError(
+            f"`signal` must have at least one window of {window} samples. Got {len(signal)} instead. Lower `window`, "
+            "or put several snapshots together."
+        )
+    if not np.isfinite(signal).all():
+        sample, channel = np.argwhere(~np.isfinite(signal))[0]
+        raise ValueError(
+            f"`signal` must be finite. Got {signal[sample, channel]} at sample {sample} of channel {channel} instead. "
+            "Cut these samples out, or fill them."
+        )
+    return signal
+
+
+def _times(times: ArrayLike) -> np.ndarray:
+    if np.ndim(times) == 0:
+        check_int("times", times, 2)
+    times = np.asarray(times, float)
+    if times.ndim == 0:
+        return np.arange(float(times))
+    if times.ndim != 1 or len(times) < 2 or not (np.diff(times) > 0).all():
+        raise ValueError(
+            f"`times` must be at least two increasing times, or a number of rows. Got shape {times.shape} instead. "
+            "Pass one run at a time, sorted."
+        )
+    return times

@@ -1,0 +1,245 @@
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from nsac.bench.task import TASKS, load_task, tasks_of
+from nsac.bench.tasks import bearings, forecasts, spirals, tables
+from nsac.datasets import load_bearing, load_ettm1, load_jena, load_uci, make_spirals, segments
+from nsac.methods import METHODS
+from nsac.training import WindowData, fit, typical_change, window_ends
+from nsac.uncertainty import Prediction
+
+EIGHT = ("spiral", "boston", "kin8nm", "ettm1", "jena", "xjtu", "pronostia", "hust")
+PARTS = ("train", "validation", "calibration", "test")
+
+
+def every_batch(part):
+    return part.batch(torch.arange(len(part)))
+
+
+def same(one, two):
+    assert one.keys() == two.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], two[name], rtol=0, atol=0)
+
+
+def test_every_task_of_the_paper_has_both_protocols():
+    load_task("spiral", "paper")
+    assert {(name, protocol) for name in EIGHT for protocol in ("paper", "sound")} <= set(TASKS)
+    assert tasks_of("ettm1") == [("ettm1", "paper"), ("ettm1", "sound"), ("ettm1-24", "sound")]
+
+
+@pytest.mark.parametrize("name, protocol", [(name, p) for name in EIGHT for p in ("paper", "sound")])
+def test_a_task_says_what_it_does_and_fits_its_problem(name, protocol, request):
+    if name != "spiral":
+        request.getfixturevalue("data")
+    task = load_task(name, protocol, seed=1)
+    assert 200 < len(task.text) < 1500 and "\n" not in task.text
+    for part in PARTS:
+        data = getattr(task, part)
+        rows = torch.arange(len(data))[:: max(1, len(data) // 20)]
+        batch, (shift, scale) = data.batch(rows), data.unit(rows)
+        assert torch.isfinite(batch["x"]).all() and torch.isfinite(batch["y"]).all()
+        assert batch["y"].shape[0] == len(rows) and batch["y"].shape[-1] == task.problem.outputs
+        assert (torch.broadcast_to(scale, batch["y"].shape) > 0).all() and torch.isfinite(shift).all()
+    for method in task.naive:
+        assert task.problem.kind in METHODS[method].kinds
+
+
+def test_a_perfect_prediction_scores_nothing_in_the_unit_of_the_task(data):
+    task = load_task("ettm1", "paper")
+    scores = task.score(lambda batch: Prediction.gaussian(batch["y"], torch.full_like(batch["y"], 0.1)))
+    assert scores["mse"] == pytest.approx(0, abs=1e-20) and scores["coverage_90"] == 1
+
+
+def test_restored_targets_are_the_values_of_the_file(data):
+    frame = load_ettm1()
+    task = forecasts.ettm1_paper(0, frame)
+    rows = torch.tensor([0, 700])
+    _, y = task.restore(lambda batch: Prediction.gaussian(batch["y"], torch.ones_like(batch["y"])), "test", rows)
+    train = frame["OT"].to_numpy()[:12000]
+    ends = task.test.ends[rows].numpy()
+    expected = np.stack([frame["OT"].to_numpy()[end + 1 : end + 25] for end in ends])
+    np.testing.assert_allclose(y.numpy(), (expected - train.min()) / np.ptp(train), rtol=1e-12, atol=1e-12)
+
+
+def test_repeating_the_last_value_of_ettm1_scores_as_published(data):
+    task = load_task("ettm1", "paper")
+    naive = METHODS["persistence"](task.problem)
+    fit(naive, task.train, task.validation)
+    assert task.score_method(naive)["mse"] == pytest.approx(0.0018, abs=5e-5)
+    task = load_task("ettm1", "sound")
+    total = 0.0
+    for rows in torch.arange(len(task.test)).split(1000):
+        error = task.test.unit(rows)[1] * task.test.batch(rows)["y"]  # in units of the score; repeating says y = 0
+        total += error.square().mean(1).sum().item()
+    assert total / len(task.test) == pytest.approx(1.214, abs=5e-4)  # the literature's, horizon 96, all variables
+
+
+def test_the_mean_spiral_is_an_answer_in_the_paper_and_none_in_the_sound_protocol():
+    scores = {}
+    for protocol in ("paper", "sound"):
+        task = load_task("spiral", protocol)
+        naive = METHODS["mean"](task.problem)
+        fit(naive, task.train, task.validation)
+        scores[protocol] = task.score_method(naive)
+    assert scores["paper"]["interpolation_mse"] < 2e-4 and scores["paper"]["extrapolation_mse"] < 1.7e-3
+    assert scores["sound"]["interpolation_mse"] > 0.02 and scores["sound"]["extrapolation_mse"] > 0.1
+
+
+# Leaks: what is fitted must not change when the test part does.
+
+
+def unchanged(task, other):
+    for part in ("train", "validation", "calibration"):
+        mine, theirs = getattr(task, part), getattr(other, part)
+        same(every_batch(mine), every_batch(theirs))
+        rows = torch.arange(len(mine))
+        for a, b in zip(mine.unit(rows), theirs.unit(rows), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("protocol", ["paper", "sound"])
+def test_the_test_rows_of_a_table_change_no_scaler_and_no_training_tensor(data, protocol):
+    table = load_uci("boston")
+    task = tables.build("boston", protocol, 2, table)
+    order = np.random.default_rng(2).permutation(506)
+    test = order[round(0.9 * 506) :] if protocol == "paper" else table.splits[2][1]
+    x, y = table.x.copy(), table.y.copy()
+    x[test], y[test] = 1e3 * np.random.default_rng(0).permutation(x[test]), y[test][::-1] * 7
+    other = tables.build("boston", protocol, 2, replace(table, x=x, y=y))
+    unchanged(task, other)
+    assert not torch.equal(every_batch(task.test)["x"], every_batch(other.test)["x"])
+
+
+BUILDERS = {
+    "ettm1 paper": (forecasts.ettm1_paper, load_ettm1, 13500),
+    "ettm1 sound": (lambda seed, frame: forecasts.ettm1_sound(seed, frame, horizon=24), load_ettm1, 46080),
+    "jena paper": (forecasts.jena_paper, load_jena, 47426),
+    "jena sound": (forecasts.jena_sound, load_jena, 39447),
+}
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_the_test_rows_of_a_record_change_no_scaler_and_no_training_window(data, name):
+    build, load, first = BUILDERS[name]
+    frame = load()
+    task = build(0, frame)
+    assert task.test.ends.min() + 1 >= first > task.calibration.ends.max() + task.calibration.horizon
+    changed = frame.copy()
+    numbers = changed.columns.drop("date")
+    shuffled = changed.loc[first:, numbers].sample(frac=1, random_state=0)
+    changed.loc[first:, numbers] = 5 * shuffled.to_numpy()
+    other = build(0, changed)
+    torch.testing.assert_close(task.train.change_std, other.train.change_std, rtol=0, atol=0)
+    for part in ("train", "validation", "calibration"):
+        mine, theirs = getattr(task, part), getattr(other, part)
+        rows = torch.arange(0, len(mine), 97)
+        same(mine.batch(rows), theirs.batch(rows))
+        torch.testing.assert_close(mine.unit(rows), theirs.unit(rows), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["xjtu", "pronostia", "hust"])
+def test_the_test_bearings_change_no_scaler_and_no_training_row(data, name):
+    def spoilt(rig, bearing):
+        run = load_bearing(rig, bearing)
+        tested = (rig, bearing) == ("xjtu", "1_2") if name == "xjtu" else rig == name
+        return replace(run, features=run.features[::-1] * 3) if tested else run
+
+    unchanged(bearings.build(name, "sound", 1), bearings.build(name, "sound", 1, spoilt))
+
+
+def test_spirals_of_the_test_part_change_no_training_row(generator):
+    data = make_spirals(generator=generator)
+    y = data.y.clone()
+    y[250:] = 0
+    unchanged(spirals.build("sound", 0, data), spirals.build("sound", 0, replace(data, y=y)))
+
+
+def test_the_parts_of_a_task_share_no_row(data):
+    for name, protocol in (("boston", "paper"), ("boston", "sound"), ("xjtu", "paper"), ("xjtu", "sound")):
+        task = load_task(name, protocol, seed=3)
+        rows = [tuple(row) for part in PARTS for row in every_batch(getattr(task, part))["x"].tolist()]
+        repeated = len(rows) - len(set(rows))
+        assert repeated == 0
+    task = load_task("ettm1", "paper")
+    ends = [set(getattr(task, part).ends.tolist()) for part in PARTS]
+    assert sum(map(len, ends)) == len(set.union(*ends))
+
+
+def test_the_sound_bearing_rows_know_nothing_of_the_future(data):
+    run = load_bearing("xjtu", "1_5")
+    x, _ = bearings.sound_rows(run)
+    cut = 1000
+    early, _ = bearings.sound_rows(replace(run, features=run.features[:cut]))
+    np.testing.assert_allclose(early, x[:cut], rtol=1e-9, atol=1e-9)
+
+
+# Windows.
+
+
+def test_no_window_crosses_a_change_of_segment_or_a_missing_row():
+    segment = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2])
+    whole = np.ones(13, dtype=bool)
+    assert window_ends(segment, 2, 1).tolist() == [1, 2, 5, 6, 7, 10, 11]
+    whole[6] = False
+    assert window_ends(segment, 2, 1, whole).tolist() == [1, 2, 10, 11]
+    assert window_ends(np.zeros(13), 2, 1).tolist() == list(range(1, 12))  # across everything, when asked
+    assert window_ends(segment, 4, 2).tolist() == []  # no stretch is six rows long
+    assert window_ends(segment[:2], 4, 2).tolist() == []
+
+
+def test_no_window_of_jena_crosses_the_gap_the_repeated_stamp_or_a_missing_value(data):
+    frame = load_jena()
+    task = forecasts.jena_paper(0, frame)
+    stretch = segments(frame["date"], pd.Timedelta("10min"))
+    bad = np.flatnonzero(frame[list(frame.columns[:15])].isna().any(axis=1))
+    for part in PARTS:
+        first, last = (getattr(task, part).ends + step for step in (-47, 24))
+        assert (stretch[first] == stretch[last]).all()
+        assert not any(((first <= row) & (row <= last)).any() for row in bad)
+
+
+def test_a_window_holds_the_rows_before_its_end_and_the_changes_after_it(generator):
+    values = torch.randn(60, 3, generator=generator).cumsum(0)
+    ends = window_ends(np.zeros(60), 10, 4)
+    unit = typical_change(values, ends, 4, [2])
+    windows = WindowData(values, ends, 8, 4, [2], unit, season=5)
+    batch = windows.batch(torch.tensor([3]))
+    end = int(ends[3])
+    torch.testing.assert_close(batch["x"][0], values[end - 7 : end + 1])
+    torch.testing.assert_close(batch["y"][0] * unit[:, 0] + values[end, 2], values[end + 1 : end + 5, 2])
+    torch.testing.assert_close(batch["seasonal"][0] * unit[:, 0] + values[end, 2], values[end - 4 : end, 2])
+    assert (batch["persistence"] == 0).all()
+    shift, scale = windows.level(torch.tensor([3]))
+    torch.testing.assert_close(shift + scale * batch["y"], values[None, end + 1 : end + 5, 2])
+
+
+def test_the_season_before_a_long_horizon_is_always_a_known_one():
+    values = torch.arange(40.0)[:, None]
+    windows = WindowData(values, torch.tensor([19]), 6, 10, [0], torch.ones(10, 1), season=4)
+    before = windows.batch(torch.tensor([0]))["seasonal"][0] + values[19, 0]
+    assert before.tolist() == [16, 17, 18, 19, 16, 17, 18, 19, 16, 17]
+
+
+def test_the_windows_of_ettm1_are_views(data):
+    frame = load_ettm1()
+    values = torch.as_tensor(frame.drop(columns="date").to_numpy())
+    tracemalloc.start()
+    pages = _resident()
+    ends = window_ends(np.zeros(len(values)), 48, 24)
+    windows = WindowData(values, ends, 48, 24, [6], torch.ones(24, 1))
+    windows.batch(torch.arange(128))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(windows) == 69609 and windows._past.untyped_storage().data_ptr() == values.untyped_storage().data_ptr()
+    assert peak < 20e6 and _resident() - pages < 100e6  # copies would be 187 MB
+
+
+def _resident() -> int:
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * 4096
