@@ -1,9 +1,11 @@
 import json
+import shutil
 
 import pytest
 from typer.testing import CliRunner
 
 from nsac.cli.main import app
+from nsac.datasets import catalog
 
 
 def run(*arguments: str):
@@ -26,11 +28,67 @@ def test_naive_numbers_are_printed_and_readable_by_programs(data):
     assert "Harrison" in shown and "naive method" in shown and "standard split number 0" in shown.replace("S", "s")
 
 
-def test_a_name_that_does_not_exist_is_one_line_and_exit_code_2():
-    result = run("info", "nothing")
+@pytest.mark.parametrize("name", ["nothing", "all"])
+def test_a_name_that_does_not_exist_is_one_line_and_exit_code_2(name):
+    result = run("info", name)
     assert result.exit_code == 2 and result.output.startswith(
-        "Error: There is no data set 'nothing'. Known are: spiral"
+        f"Error: There is no data set {name!r}. Known are: spiral"
     )
+
+
+def test_a_seed_below_0_is_refused():
+    result = run("info", "spiral", "--seed", "-1")
+    assert result.exit_code == 2 and "--seed" in result.output and "Traceback" not in result.output
+
+
+def test_scores_of_the_halves_of_a_spiral_are_printed_apart():
+    shown = run("info", "spiral").output
+    assert shown.count("mean, interpolation") == shown.count("mean, extrapolation") == 2  # paper and sound
+
+
+@pytest.fixture
+def only(data, tmp_path, monkeypatch):
+    """A folder with brackets in its name, to which files can be copied."""
+    folder = tmp_path / "[bold]data"
+    monkeypatch.setenv("NSAC_DATA", str(folder))
+    monkeypatch.setenv("NSAC_CACHE", str(tmp_path / "cache"))
+
+    def copy(*sources):
+        for file in (file for source in sources for file in catalog()[source].files if not file.generated):
+            (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(data / file.path, folder / file.path)
+        return folder
+
+    return copy
+
+
+def test_a_path_with_brackets_is_printed_as_it_is(only):
+    folder = only("boston")
+    assert f"boston: {folder}/boston/boston.txt" in run("fetch", "boston").output
+
+
+def test_a_table_without_its_splits_is_here(only):
+    only("boston")
+    here = {source["name"]: source["here"] for source in json.loads(run("list", "--json").output)}
+    assert here["boston"] and here["spiral"] and not here["kin8nm"]
+
+
+def test_fetch_refuses_splits_that_are_not_the_standard_ones(only):
+    folder = only("boston")
+    (folder / "boston/splits.npz").write_bytes(b"")
+    result = run("fetch", "boston")
+    assert result.exit_code == 2 and "splits.npz is not a whole archive" in result.output
+
+
+def test_a_task_that_needs_other_data_is_left_out_and_said_so(only):
+    only("hust")
+    shown = run("info", "hust")
+    assert shown.exit_code == 0 and "Bearing1_features.csv.gz" in shown.output
+    assert shown.output.count("protocol: not scored, it needs xjtu as well. Run `nsac data fetch xjtu`.") == 2
+    told = json.loads(run("info", "hust", "--json").output)
+    assert told["naive"] == [] and told["skipped"] == [
+        {"task": "hust", "protocol": protocol, "needs": ["xjtu"]} for protocol in ("paper", "sound")
+    ]
 
 
 def test_fetch_says_where_a_file_is_or_what_to_do(data, tmp_path, monkeypatch):

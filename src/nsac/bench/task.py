@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from nsac._checks import check_choice
+from nsac._checks import check_choice, check_int
 from nsac.methods import AbstractMethod, Problem
 from nsac.training import TensorData, WindowData
 from nsac.uncertainty import Prediction, Scores
@@ -77,7 +77,7 @@ class Task:
     naive: tuple[str, ...]
     """methods every table must show beside the others"""
     groups: Mapping[str, slice] = field(default_factory=dict)
-    """named stretches of the test targets' second axis that are scored apart as well"""
+    """named stretches of the targets' second axis that are scored apart as well, but for the training part"""
 
     def score(
         self, predict: Callable[[dict[str, Tensor]], Prediction], part: str = "test", size: int = 256
@@ -90,11 +90,12 @@ class Task:
             size: rows at a time.
         """
         check_choice("part", part, ("train", "validation", "calibration", "test"))
-        scores = {group: Scores() for group in ("", *self.groups)}
+        groups = {} if part == "train" else self.groups  # rows of training may be dealt otherwise
+        scores = {group: Scores() for group in ("", *groups)}
         for rows in torch.arange(len(getattr(self, part))).split(size):
             prediction, y = self.restore(predict, part, rows)
             for group, collected in scores.items():
-                which = (slice(None), self.groups[group]) if group else slice(None)
+                which = (slice(None), groups[group]) if group else slice(None)
                 collected.add(prediction[which], y[which])
         tables = {group: collected.table() for group, collected in scores.items()}
         return {f"{group}_{name}" if group else name: v for group, t in tables.items() for name, v in t.items()}
@@ -136,11 +137,16 @@ def task(name: str, protocol: Protocols) -> Callable[[Builder], Builder]:
     return register
 
 
+def sources_of(name: str) -> tuple[str, ...]:
+    """Data sets a task is made of."""
+    return SOURCES.get(name, (name,))
+
+
 def tasks_of(source: str) -> list[tuple[str, str]]:
     """Name and protocol of the tasks that use a data set."""
     from nsac.bench import tasks  # noqa: F401  fills the registry; they import this module
 
-    return [key for key in TASKS if source in SOURCES.get(key[0], key[:1])]
+    return [(name, protocol) for name, protocol in TASKS if source in sources_of(name)]
 
 
 def load_task(name: str, protocol: Protocols = "sound", seed: int = 0) -> Task:
@@ -149,4 +155,5 @@ def load_task(name: str, protocol: Protocols = "sound", seed: int = 0) -> Task:
 
     check_choice("name", name, sorted({known for known, _ in TASKS}))
     check_choice(f"protocol of {name!r}", protocol, [p for known, p in TASKS if known == name])
+    check_int("seed", seed, 0)
     return TASKS[name, protocol](seed)

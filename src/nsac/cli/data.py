@@ -6,9 +6,10 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 data = typer.Typer(no_args_is_help=True, help="Real data: list, fetch, look at.")
-console = Console()
+console = Console(markup=False, emoji=False)  # what is printed is data: brackets and colons stay as they are
 
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 Names = Annotated[list[str], typer.Argument(help="Names of `nsac data list`, or `all`.")]
@@ -37,10 +38,10 @@ def list_(as_json: AsJson = False) -> None:
 @data.command()
 def fetch(names: Names) -> None:
     """Find files in NSAC_DATA or the cache, download what is missing, check everything."""
-    from nsac.datasets import DataError, locate
+    from nsac.datasets import DataError, catalog, locate
 
     failed = []
-    for source in _sources(names):
+    for source in _sources(*(catalog() if names == ["all"] else names)):
         for file in source.files:
             try:
                 console.print(f"{source.name}: {locate(file.path)}", soft_wrap=True)
@@ -53,29 +54,30 @@ def fetch(names: Names) -> None:
 @data.command()
 def info(
     name: Annotated[str, typer.Argument(help="A name of `nsac data list`.")],
-    seed: Annotated[int, typer.Option(help="Of the splits the naive numbers are for.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the splits the naive numbers are for.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Whose it is, what is in it, the tasks made of it, and how well naive methods do there."""
-    from nsac.bench.naive import naive_numbers
+    from nsac.bench.naive import lacking, naive_numbers
     from nsac.datasets import DataError, summarise
 
-    (source,) = _sources([name])[:1]
+    (source,) = _sources(name)
     try:
         with console.status(f"reading {name}"):
             columns = summarise(name)
         with console.status("scoring naive methods"):
-            naive = naive_numbers(name, seed)
+            naive, skipped = naive_numbers(name, seed), lacking(name)
     except DataError as err:
         _stop(err)
     if as_json:
         about = {field: getattr(source, field) for field in ("name", "description", "citation", "licence", "address")}
         files = [{"path": file.path, "sha256": file.sha256, "size": file.size} for file in source.files]
         frame = json.loads(columns.to_json(orient="records", date_format="iso") or "[]")
-        print(json.dumps({**about, "files": files, "columns": frame, "naive": naive}))
+        absent = [{"task": task, "protocol": p, "needs": needs} for (task, p), needs in skipped.items()]
+        print(json.dumps({**about, "files": files, "columns": frame, "naive": naive, "skipped": absent}))
         return
     for field in ("description", "citation", "licence", "address"):
-        console.print(f"[bold]{field}[/bold]: {getattr(source, field)}", soft_wrap=True)
+        console.print(Text.assemble((field, "bold"), f": {getattr(source, field)}"), soft_wrap=True)
     for file in source.files:
         console.print(f"  {file.path}  {file.size} bytes  sha256 {file.sha256 or 'not known'}", soft_wrap=True)
     table = Table(*columns.columns)
@@ -84,18 +86,24 @@ def info(
     console.print(table)
     for text in dict.fromkeys(row["text"] for row in naive):
         rows = [row for row in naive if row["text"] == text]
-        console.print(f"[bold]{rows[0]['task']}, {rows[0]['protocol']} protocol.[/bold] {text}", soft_wrap=True)
+        title = f"{rows[0]['task']}, {rows[0]['protocol']} protocol."
+        console.print(Text.assemble((title, "bold"), f" {text}"), soft_wrap=True)
         table = Table("naive method", "MSE", "NLL", "CRPS", "90 %", caption=f"test part, unit: {rows[0]['unit']}")
         for row in rows:
-            table.add_row(row["method"], *(f"{row[key]:.4g}" for key in ("mse", "nll", "crps", "coverage_90")))
+            for group in [key.removesuffix("mse") for key in row if key == "mse" or key.endswith("_mse")]:
+                scores = (f"{row[group + key]:.4g}" for key in ("mse", "nll", "crps", "coverage_90"))
+                table.add_row(", ".join(filter(None, (row["method"], group.rstrip("_")))), *scores)
         console.print(table)
+    for (task, protocol), needs in skipped.items():
+        others = " ".join(needs)
+        told = f"{task}, {protocol} protocol: not scored, it needs {others} as well. Run `nsac data fetch {others}`."
+        console.print(told, soft_wrap=True)
 
 
-def _sources(names: list[str]):
+def _sources(*names: str):
     from nsac.datasets import catalog
 
     known = catalog()
-    names = list(known) if names == ["all"] else names
     unknown = [name for name in names if name not in known]
     if unknown:
         _stop(f"There is no data set {unknown[0]!r}. Known are: {', '.join(known)}.")

@@ -1,16 +1,15 @@
 """Bearings run to failure: published vibration features of three rigs, and raw signals of one."""
 
 import io
-import zipfile
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from nsac._checks import check_choice
 from nsac.datasets.catalog import catalog
-from nsac.datasets.store import DataError, expect_header, locate, read_text, replace
+from nsac.datasets.store import expect_header, expect_rows, locate, read_npz, read_text, reading
+from nsac.datasets.vibration import FEATURES
 
 RIGS = ("xjtu", "pronostia", "hust")
 
@@ -20,6 +19,16 @@ _COLUMNS = {
         "Horizontal", "Vertical", "Time", "Temperature", "Degradation", "RPM", "Load", "Degradation_monotonic",
     ],
     "hust": ["Horizontal", "Vertical", "Time", "Temperature", "RPM", "Load", "Degradation"],
+}  # fmt: skip
+
+_ROWS = {
+    "xjtu": {"1_1": 8000, "1_2": 10000, "1_3": 10000, "1_4": 7000, "1_5": 3000, "2_2": 10000, "2_4": 2000},
+    "pronostia": {
+        "1_2": 4458, "1_3": 12159, "1_4": 7310, "2_1": 4663, "2_2": 4079, "2_3": 10008,
+        "2_4": 3844, "2_5": 11831, "2_6": 3588, "3_1": 2635, "3_2": 8380, "3_3": 2221,
+    },
+    "hust": {"1": 12387},
+    "pronostia-raw": {"1_1": 701, "1_2": 871, "1_3": 594, "2_2": 797, "3_3": 434},
 }  # fmt: skip
 
 
@@ -40,11 +49,13 @@ class Bearing:
     rpm: float
     load: float
     """in newton"""
+    remaining: np.ndarray
+    """(rows,), minutes to the end of life (XJTU-SY, whose rows stop before it); NaN where none was published"""
 
 
 @dataclass(frozen=True)
 class RawBearing:
-    """Accelerations of one run to failure."""
+    """Accelerations of one run to failure; the temperatures some files have as well are not read."""
 
     name: str
     signal: np.ndarray
@@ -63,10 +74,14 @@ def load_bearing(rig: str, name: str) -> Bearing:
     """Features and labels of one run."""
     check_choice("name", name, bearings(rig))
     path = locate(next(file.path for file in catalog()[rig].files if _name(file.path) == name))
-    frame = pd.read_csv(io.StringIO(read_text(path)))
+    with reading(path, "a table"):
+        frame = pd.read_csv(io.StringIO(read_text(path)))
     columns = [c for c in _COLUMNS[rig] if (name, c) != ("2_5", "Degradation_monotonic")]  # published without
     expect_header(path, list(frame.columns), columns)
-    numbers = {c: frame[c].to_numpy(float) for c in frame.columns[2:]}
+    expect_rows(path, len(frame), _ROWS[rig][name])
+    with reading(path, f"a table of numbers and lists of {len(FEATURES)} numbers"):
+        numbers = {c: frame[c].to_numpy(float) for c in frame.columns[2:]}
+        features = np.stack([_lists(pd.Series(frame[axis])) for axis in ("Horizontal", "Vertical")], 1)
     nothing = np.full(len(frame), np.nan)
     degradation, linear = numbers["Degradation"], numbers.get("Degradation_monotonic", nothing)
     if rig == "hust" or name == "2_5":  # there the only label is the linear one
@@ -74,12 +89,13 @@ def load_bearing(rig: str, name: str) -> Bearing:
     return Bearing(
         rig,
         name,
-        np.stack([_lists(path, pd.Series(frame[axis])) for axis in ("Horizontal", "Vertical")], 1),
+        features,
         numbers["Time"],
         degradation,
         linear,
         float(numbers["RPM"][0]),
         float(numbers["Load"][0]),
+        numbers.get("RUL", nothing),
     )
 
 
@@ -92,22 +108,20 @@ def load_raw_bearing(name: str) -> RawBearing:
     """Raw vibration of one PRONOSTIA run to failure."""
     check_choice("name", name, raw_bearings())
     path = locate(next(file.path for file in catalog()["pronostia-raw"].files if _name(file.path) == name))
-    try:
-        with np.load(path, allow_pickle=False) as packed:
-            signal, elapsed = packed["signal"], packed["elapsed_seconds"]
-    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as err:
-        raise DataError(f"{path} must hold `signal` and `elapsed_seconds` ({err}). {replace(path)}") from None
-    return RawBearing(name, signal, elapsed)
+    signal, elapsed = read_npz(path, ("signal", "elapsed_seconds")).values()
+    n = _ROWS["pronostia-raw"][name]
+    with reading(path, f"{n} snapshots of 2560 samples on two axes"):
+        return RawBearing(name, signal.reshape(n, 2560, 2), elapsed.reshape(n))
 
 
 def _name(path: str) -> str:
     return path.split("Bearing")[1].split("_features")[0].split("_every")[0].removesuffix(".npz")
 
 
-def _lists(path: Path, column: pd.Series) -> np.ndarray:
+def _lists(column: pd.Series) -> np.ndarray:
     """Strings like "[1.0, ..., 7.0]" to rows of seven numbers."""
-    text = ",".join(entry.strip("[]") for entry in column)
-    try:
-        return np.fromiter(map(float, text.split(",")), float, count=7 * len(column)).reshape(-1, 7)
-    except ValueError as err:
-        raise DataError(f"{path} must hold lists of 7 numbers in {column.name!r}: {err}. {replace(path)}") from None
+    rows = [entry.strip("[]").split(",") for entry in column]
+    for i, row in enumerate(rows):
+        if len(row) != len(FEATURES):
+            raise ValueError(f"{column.name!r} of row {i} has {len(row)} numbers")
+    return np.array(rows, dtype=float)

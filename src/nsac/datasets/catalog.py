@@ -19,7 +19,12 @@ class File:
     content: str = ""
     """sha256 after decompression, for a file that is compressed here and plain at its address"""
     url: str = ""
-    """where it can be downloaded; `archive.zip#member` for a member, `generated:...` for what needs no download"""
+    """where it can be downloaded; `archive.zip#member` for a member, `generated:splits` for what needs no download"""
+
+    @property
+    def generated(self) -> bool:
+        """Whether it follows from a seed: `splits.npz` of a table."""
+        return self.url == "generated:splits"
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,11 @@ class Source:
     def size(self) -> int:
         """In bytes."""
         return sum(file.size for file in self.files)
+
+    @property
+    def has_address(self) -> bool:
+        """Whether its files can be downloaded, or generated."""
+        return all(file.url for file in self.files)
 
 
 @cache

@@ -23,12 +23,17 @@ def make_splits(rows: int, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(order[:cut], order[cut:]) for order in shuffled]
 
 
-def write_splits(path: Path, folder: str) -> None:
-    """The file `splits.npz` of one of the sets."""
+def split_arrays(folder: str) -> dict[str, np.ndarray]:
+    """What the file `splits.npz` of one of the sets must hold."""
     rows, columns, n = SIZES[folder]
     inputs, target = np.split(np.arange(columns, dtype=np.int32), [columns - 1])
     arrays = {"index_features": inputs, "index_target": target}
     for i, (train, test) in enumerate(make_splits(rows, n)):
         arrays |= {f"train_{i}": train, f"test_{i}": test}
+    return arrays
+
+
+def write_splits(path: Path, folder: str) -> None:
+    """That file."""
     with path.open("wb") as stream:
-        np.savez_compressed(stream, allow_pickle=False, **arrays)
+        np.savez_compressed(stream, allow_pickle=False, **split_arrays(folder))

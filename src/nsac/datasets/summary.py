@@ -28,7 +28,7 @@ def summarise(name: str) -> pd.DataFrame:
         for bearing in bearings(name):
             run = load_bearing(name, bearing)
             columns |= {f"{bearing} features": run.features, f"{bearing} degradation": run.degradation}
-            columns |= {f"{bearing} linear label": run.linear}
+            columns |= {f"{bearing} linear label": run.linear, f"{bearing} remaining minutes": run.remaining}
     elif name == "pronostia-raw":
         columns = {f"{bearing} acceleration": load_raw_bearing(bearing).signal for bearing in raw_bearings()}
     else:

@@ -1,14 +1,13 @@
 """Regression tables of the UCI benchmark: Boston, Kin8nm, concrete, power plant, red wine, protein."""
 
 import io
-import zipfile
 from dataclasses import dataclass
 
 import numpy as np
 
 from nsac._checks import check_choice
-from nsac.datasets.splits import SIZES, make_splits
-from nsac.datasets.store import DataError, expect_rows, locate, read_text, replace
+from nsac.datasets.splits import SIZES, split_arrays
+from nsac.datasets.store import DataError, expect_rows, locate, read_npz, read_text, reading, replace
 
 COLUMNS = {
     "boston": "CRIM ZN INDUS CHAS NOX RM AGE DIS RAD TAX PTRATIO B LSTAT MEDV",
@@ -19,7 +18,7 @@ COLUMNS = {
     "sulphates alcohol quality",
     "protein": "F1 F2 F3 F4 F5 F6 F7 F8 F9 RMSD",
 }
-"""Name of a set to the names of its columns."""
+"""Name of a set to the names of its columns; the last is the target."""
 
 _PATHS = {
     "boston": "boston/boston.txt",
@@ -51,22 +50,12 @@ def load_uci(name: str) -> Table:
     path = locate(_PATHS[name])
     folder = _PATHS[name].split("/")[0]
     rows, columns, n = SIZES[folder]
-    try:
+    with reading(path, f"a table of {columns} columns of numbers"):
         numbers = np.loadtxt(io.StringIO(read_text(path)), ndmin=2)
-    except ValueError as err:
-        raise DataError(f"{path} must be {columns} columns of numbers. {err}. {replace(path)}") from None
     expect_rows(path, len(numbers), rows)
     if numbers.shape[1] != columns:
-        raise DataError(f"{path} must have {columns} columns. Got {numbers.shape[1]}. {replace(path)}")
-    splits_path = locate(f"{folder}/splits.npz")
-    try:
-        with np.load(splits_path, allow_pickle=False) as packed:
-            inputs, target = packed["index_features"], int(packed["index_target"][0])
-            splits = tuple((packed[f"train_{i}"], packed[f"test_{i}"]) for i in range(n))
-    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as err:
-        raise DataError(f"{splits_path} is not a file of {n} splits ({err}). {replace(splits_path)}") from None
-    for i, (pair, standard) in enumerate(zip(splits, make_splits(rows, n), strict=True)):
-        if not all(map(np.array_equal, pair, standard)):
-            raise DataError(f"Split {i} of {splits_path} is not the standard one. {replace(splits_path)}")
-    names = COLUMNS[name].split()
-    return Table(numbers[:, inputs], numbers[:, target], tuple(names[i] for i in inputs), names[target], splits)
+        raise DataError(f"{path} must have {columns} columns. Got {numbers.shape[1]} instead. {replace(path)}")
+    given = read_npz(locate(f"{folder}/splits.npz"), split_arrays(folder))  # the standard ones, or `locate` fails
+    splits = tuple((given[f"train_{i}"], given[f"test_{i}"]) for i in range(n))
+    *features, target = COLUMNS[name].split()
+    return Table(numbers[:, :-1], numbers[:, -1], tuple(features), target, splits)

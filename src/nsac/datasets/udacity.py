@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nsac._checks import check_choice
-from nsac.datasets.store import DataError, expect_header, expect_rows, locate, read_text
+from nsac.datasets.store import DataError, expect_header, expect_rows, locate, read_text, reading, replace
 
 _FILES = {"lake": ("driving_log.csv", "IMG.tar", 5111), "mountain": ("driving_log_track2.csv", "IMG_track2.tar", 1000)}
 
@@ -51,7 +51,7 @@ class Drive:
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
-        with tarfile.open(self.archive) as tar:
+        with reading(self.archive, "a whole tar archive"), tarfile.open(self.archive) as tar:
             return {member.name: (member.offset_data, member.size) for member in tar}
 
 
@@ -60,12 +60,17 @@ def load_drive(track: str = "lake") -> Drive:
     check_choice("track", track, tuple(_FILES))
     log, images, rows = _FILES[track]
     path = locate(f"udacity/{log}")
-    frame = pd.read_csv(io.StringIO(read_text(path)))
+    with reading(path, "a table"):
+        frame = pd.read_csv(io.StringIO(read_text(path)))
     expect_header(path, list(frame.columns), ["center", "steering", "throttle", "brake", "speed", "time_s", "segment"])
     expect_rows(path, len(frame), rows)
-    controls = {name: frame[name].to_numpy(float) for name in ("steering", "throttle", "brake", "speed")}
-    controls |= {"time": frame["time_s"].to_numpy(float), "segment": frame["segment"].to_numpy()}
-    drive = Drive(locate(f"udacity/{images}"), tuple(frame["center"]), **controls)
+    with reading(path, "a table of numbers"):
+        controls = {name: frame[name].to_numpy(float) for name in ("steering", "throttle", "brake", "speed")}
+        controls |= {"time": frame["time_s"].to_numpy(float), "segment": frame["segment"].to_numpy(int)}
+    drive = Drive(locate(f"udacity/{images}"), tuple(map(str, frame["center"])), **controls)
     if missing := set(drive.names) - set(drive._places):
-        raise DataError(f"{drive.archive} lacks {len(missing)} frames of {path}, for instance {min(missing)}.")
+        raise DataError(
+            f"{drive.archive} must hold the frames of {path}. It lacks {len(missing)} of them, for instance "
+            f"{min(missing)}. {replace(drive.archive)}"
+        )
     return drive

@@ -43,7 +43,7 @@ def vibration_features(
     dominant frequency and moments to rounding, entropy to 3e-7 (theirs adds 1e-9 to each bin's density). For this the
     accelerations, kept as float32, must be given back the three decimals they were recorded with,
     `signal.astype(float).round(3)`: a sample on the edge of a bin falls to either side otherwise, which moves 10 % of
-    the entropies, by up to 0.009.
+    the entropies, by up to 0.009. Stretches of bearings 2_2 and 3_3 agree as well.
 
     The published transform is coarse, and so is the default. Its wavelet is a table of $2^{10}$ points, 64 per unit,
     while the scales are 69 to 628 samples per unit: the filter becomes a comb and passes images of the band around

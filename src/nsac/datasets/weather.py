@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nsac._checks import check_choice
-from nsac.datasets.store import DataError, expect_header, expect_rows, locate, read_text, replace
+from nsac.datasets.store import expect_header, expect_rows, locate, read_text, reading
 
 ETTM1_COLUMNS = ["date", "HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"]
 
@@ -63,23 +63,16 @@ def segments(dates: pd.Series, step: pd.Timedelta) -> np.ndarray:
 
 
 def _csv(path: Path, text: str) -> pd.DataFrame:
-    try:
+    with reading(path, "a table of numbers"):
         frame = pd.read_csv(io.StringIO(text))
         return frame.astype({name: float for name in frame.columns[1:]})
-    except ValueError as err:
-        raise DataError(f"{path} is not a table of numbers: {err}. {replace(path)}") from None
 
 
 def _dates(path: Path, text: pd.Series, style: str) -> pd.Series:
-    try:
+    with reading(path, "a table whose dates can be read"):
         return pd.to_datetime(text, format=style)
-    except ValueError as err:
-        raise DataError(f"{path} has a date that cannot be read: {err}. {replace(path)}") from None
 
 
 def _member(path: Path, name: str) -> str:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.read(name).decode("utf-8")
-    except (KeyError, zipfile.BadZipFile) as err:
-        raise DataError(f"{path} is not a zip archive with {name} ({err}). {replace(path)}") from None
+    with reading(path, f"a whole zip archive with {name}"), zipfile.ZipFile(path) as archive:
+        return archive.read(name).decode("utf-8")

@@ -16,7 +16,7 @@ DEVIATIONS = 2 * 1.2815515655446004
 """Standard deviations between the 10 % and the 90 % quantile of a Gaussian."""
 
 NARROWEST = 0.01
-"""Smallest deviation, in units of the target's: two quantiles may meet, and a density needs some width."""
+"""Smallest deviation, of a standardised target: two quantiles may meet, and a density needs some width."""
 
 
 @method("gbm")

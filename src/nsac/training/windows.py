@@ -39,7 +39,7 @@ class WindowData:
 
     Args:
         values: (rows, variables), standardised.
-        ends: rows at which forecasts are made (`window_ends`).
+        ends: rows at which forecasts are made: `window_ends` with a history of at least `lookback` and `season`.
         lookback: rows of a window.
         horizon: rows to predict.
         targets: columns to predict.
@@ -59,6 +59,13 @@ class WindowData:
         calendar: Tensor | None = None,
         season: int = 0,
     ):
+        first, last = max(lookback, season) - 1, len(values) - horizon - 1
+        if len(ends) and not first <= int(ends.min()) <= int(ends.max()) <= last:
+            raise ValueError(
+                f"`ends` must be from {first} to {last}: a window of {lookback} rows and a season of {season} come "
+                f"before a forecast, {horizon} rows after it. Got {int(ends.min())} to {int(ends.max())} instead. "
+                "Take them from `window_ends(segments, max(lookback, season), horizon)`."
+            )
         self.values, self.ends, self.lookback, self.horizon = values, ends, lookback, horizon
         self.targets, self.change_std, self.calendar, self.season = list(targets), change_std, calendar, season
         self._past = values.unfold(0, lookback, 1)  # (rows - lookback + 1, variables, lookback), no copy
