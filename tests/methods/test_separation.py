@@ -26,7 +26,7 @@ def trained():
     train, validation, test = curved()
     models = {}
     for weight in (0.5, 0.0):
-        model = METHODS["nsac"](Problem("table", 8, 1), seed=0, reg_weight=weight)
+        model = METHODS["nsac"](Problem("table", 8, 1), seed=0, objective="paper", reg_weight=weight)
         fit(model, train, validation, CONFIG)
         models[weight] = model
     return models, test.columns

@@ -49,7 +49,8 @@ class Ablation:
 
 def run_ablation(steps: int = 1000, seed: int = 0, report: Callable[[Progress], None] | None = None) -> Ablation:
     """Train twice, with lambda 0.5 and 0."""
-    runs = {on: run_spirals(steps, seed, reg_weight=0.5 if on else 0.0, report=report) for on in (True, False)}
+    weights = {True: 0.5, False: 0.0}
+    runs = {on: run_spirals(steps, seed, report, objective="paper", reg_weight=w) for on, w in weights.items()}
     rows = []
     for part, points in PARTS.items():
         for on, run in runs.items():

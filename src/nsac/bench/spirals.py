@@ -37,12 +37,13 @@ class SpiralRun:
         return self.prediction[:, points], self.spirals.y[TEST][:, points]
 
 
-def run_spirals(
-    steps: int, seed: int = 0, reg_weight: float = 0.5, report: Callable[[Progress], None] | None = None
-) -> SpiralRun:
-    """Train on 200 spirals, keep the best weights on 50 others, predict 50 more; everything follows from the seed."""
+def run_spirals(steps: int, seed: int = 0, report: Callable[[Progress], None] | None = None, **objective) -> SpiralRun:
+    """Train on 200 spirals, keep the best weights on 50 others, predict 50 more; everything follows from the seed.
+
+    What else is given goes to `NSACMethod`.
+    """
     spirals = make_spirals(generator=torch.Generator().manual_seed(seed))
-    method = NSACMethod(PROBLEM, seed=seed, reg_weight=reg_weight)
+    method = NSACMethod(PROBLEM, seed=seed, **objective)
     config = TrainConfig(
         max_steps=steps,
         batch_size=BATCH,
@@ -53,7 +54,9 @@ def run_spirals(
         accelerator="cpu",
     )
     data = [_rows(spirals, part) for part in (TRAIN, VALIDATION, TEST)]
+    method.prepare(data[0])
     train(_AskSome(method, QUERIES), data[0], data[1], config, seed=seed, report=report)
+    method.finish(data[0], data[1])
     return SpiralRun(spirals, method.predict(data[2].columns))
 
 

@@ -24,7 +24,7 @@ def list_(as_json: AsJson = False) -> None:
     try:
         rows = [(source, present(name)) for name, source in catalog().items()]
     except DataError as err:
-        _stop(err)
+        stop(err)
     if as_json:
         fields = ("name", "description", "citation", "licence", "address", "size")
         print(json.dumps([{**{f: getattr(s, f) for f in fields}, "here": here} for s, here in rows]))
@@ -48,7 +48,7 @@ def fetch(names: Names) -> None:
             except DataError as err:
                 failed.append(err)
     if failed:
-        _stop(*failed)
+        stop(*failed)
 
 
 @data.command()
@@ -68,7 +68,7 @@ def info(
         with console.status("scoring naive methods"):
             naive, skipped = naive_numbers(name, seed), lacking(name)
     except DataError as err:
-        _stop(err)
+        stop(err)
     if as_json:
         about = {field: getattr(source, field) for field in ("name", "description", "citation", "licence", "address")}
         files = [{"path": file.path, "sha256": file.sha256, "size": file.size} for file in source.files]
@@ -106,11 +106,11 @@ def _sources(*names: str):
     known = catalog()
     unknown = [name for name in names if name not in known]
     if unknown:
-        _stop(f"There is no data set {unknown[0]!r}. Known are: {', '.join(known)}.")
+        stop(f"There is no data set {unknown[0]!r}. Known are: {', '.join(known)}.")
     return [known[name] for name in names]
 
 
-def _stop(*errors: object) -> NoReturn:
+def stop(*errors: object) -> NoReturn:
     """Say what is wrong, one line each, and leave."""
     for error in errors:
         typer.echo(f"Error: {error}", err=True)

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
-from nsac.cli.data import data
+from nsac.cli.data import data, stop
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Predictions with trustworthy uncertainty.")
 bench = typer.Typer(no_args_is_help=True, help="The evidence: tables and figures.")
@@ -78,3 +79,60 @@ def ablation(
     console.print(ablation_table(result))
     ablation_figure(result).savefig(out)
     console.print(f"Picture: {out}")
+
+
+@bench.command()
+def shifts(
+    out: Annotated[Path, typer.Option(help="Folder of the records; what is there is not run again.")] = Path(
+        "results/shifts"
+    ),
+    seeds: Annotated[int, typer.Option(min=0, help="Seeds 0, 1, ... per scene and method; 0 only shows.")] = 0,
+    markdown: Annotated[Path | None, typer.Option(help="Write all tables to this page.")] = None,
+    only: Annotated[list[str] | None, typer.Option("--method", help="Methods to run; all of them by default.")] = None,
+) -> None:
+    """Does uncertainty rise where the data does not reach? Every method on every shift of the suite."""
+    from nsac.bench.shift_grid import COMPARED, cost_table, detection_table, page, read_kept, run_kept
+    from nsac.bench.shifts import REPORTED, scenes
+
+    unknown = set(only or ()) - set(COMPARED)
+    if unknown:
+        stop(f"There is no method {min(unknown)!r} here. Known are: {', '.join(COMPARED)}.")
+    jobs = [(scene, method, seed) for seed in range(seeds) for method in only or COMPARED for scene in scenes(REPORTED)]
+    for scene, method, seed in track(jobs, "training", console=console, disable=not jobs):
+        run_kept(out, scene, method, seed)
+    records = read_kept(out)
+    if records.empty:
+        stop(f"{out} has no records. Run with --seeds 1, or point --out to a folder that has some.")
+    _show("AUROC of the epistemic deviation, by kind of shift", detection_table(records))
+    if {"nsac", "nsac, likelihood"} <= set(records["method"]):
+        _show("What it costs inside the data, and gives outside", cost_table(records))
+    if markdown is not None:
+        markdown.write_text(page(records), encoding="utf-8")
+
+
+@bench.command()
+def growth(
+    out: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("growth.png"),
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per point.")] = 3,
+) -> None:
+    """Does epistemic uncertainty shrink as the training data grows? From an eighth of three sets to all of it."""
+    from nsac.bench.growth import SHARES, TASKS, growth_figure, run_growth
+
+    jobs = [(task, share, seed) for task in TASKS for share in SHARES for seed in range(seeds)]
+    runs = [run_growth(*job) for job in track(jobs, "training", console=console)]
+    table = Table("task", "share", "error", "aleatoric", "epistemic", caption="Deviations in units of the target's.")
+    for task in TASKS:
+        for share in SHARES:
+            some = [run for run in runs if (run.task, run.share) == (task, share)]
+            means = (sum(getattr(run, kind) for run in some) / seeds for kind in ("error", "aleatoric", "epistemic"))
+            table.add_row(task, f"{share:g}", *(f"{mean:.4f}" for mean in means))
+    console.print(table)
+    growth_figure(runs).savefig(out)
+    console.print(f"Picture: {out}")
+
+
+def _show(title: str, frame) -> None:
+    table = Table(frame.index.name or "", *frame.columns, title=title)
+    for name, row in frame.iterrows():
+        table.add_row(str(name), *(v if isinstance(v, str) else f"{v:.3f}" for v in row))
+    console.print(table)

@@ -8,6 +8,7 @@ from nsac.core.mixture import mixture_cdf as mixture_cdf
 from nsac.core.mixture import mixture_log_prob as mixture_log_prob
 from nsac.core.mixture import mixture_quantile as mixture_quantile
 from nsac.core.moments import decompose as decompose
+from nsac.core.moments import matched_normal as matched_normal
 from nsac.core.ou import euler_maruyama as euler_maruyama
 from nsac.core.ou import nac_logit as nac_logit
 from nsac.core.ou import ou_moments as ou_moments

@@ -1,5 +1,6 @@
-"""Law of total variance over draws."""
+"""Variance over draws: how it splits, and how large it will be."""
 
+import torch
 from torch import Tensor
 
 
@@ -10,3 +11,20 @@ def decompose(mean_draws: Tensor, log_std_draws: Tensor) -> tuple[Tensor, Tensor
     """
     epistemic = mean_draws.var(0, correction=0)
     return mean_draws.mean(0), (2 * log_std_draws).exp().mean(0), epistemic
+
+
+def matched_normal(draws: int, *shape: int, generator: torch.Generator | None = None, **kwargs) -> Tensor:
+    """Standard normal draws, (draws, *shape), whose sample moments are right: fewer say as much.
+
+    Over draws, every number has mean 0 and variance 1, and `draws - 1` neighbours along the flattened shape are
+    uncorrelated. Two draws or fewer are left as they come.
+    """
+    plain = torch.randn(draws, *shape, generator=generator, **kwargs)
+    if draws < 3:
+        return plain
+    flat = plain.flatten(1) - plain.flatten(1).mean(0)
+    blocks = []
+    for block in flat.split(draws - 1, 1):  # an orthonormal basis of each block, with the signs it came with
+        basis, triangle = torch.linalg.qr(block)
+        blocks.append(basis * triangle.diagonal().sign() * draws**0.5)
+    return torch.cat(blocks, 1).view_as(plain)

@@ -133,6 +133,12 @@ class AbstractTrainable(AbstractMethod):
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Scalar to descend."""
 
+    def prepare(self, train: Rows) -> None:
+        """Called once before training with the rows to be trained on; nothing, unless a method wants to see them."""
+
+    def finish(self, train: Rows, validation: Rows) -> None:
+        """Called once after training; nothing, unless a method sets something by its errors."""
+
     def learners(self) -> list["AbstractTrainable"]:
         """What is trained, each by a run of its own: the method itself, unless it is made of several."""
         return [self]

@@ -11,3 +11,4 @@ from nsac.models.network import LinearReader as LinearReader
 from nsac.models.network import Network as Network
 from nsac.models.network import NetworkConfig as NetworkConfig
 from nsac.models.network import Trunk as Trunk
+from nsac.models.novelty import Novelty as Novelty

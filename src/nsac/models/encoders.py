@@ -1,12 +1,13 @@
 """Encoders: from a batch of data to tokens, queries and what the head may see directly."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu
+from torch.nn.functional import adaptive_avg_pool2d, gelu, one_hot
 from typing_extensions import override
 
 from nsac._checks import check_dtype, check_known, check_sequence, check_shape
@@ -38,11 +39,17 @@ class AbstractEncoder(nn.Module, ABC):
     query_dim: int
     skip_dim: int
     """0: the head sees only what was attended"""
+    described: int
+    """numbers of `describe`"""
     time_scale: float = 1.0
 
     @abstractmethod
     def forward(self, batch: Batch) -> Encoded:
         """Tokens, queries and what goes with them."""
+
+    @abstractmethod
+    def describe(self, batch: Batch) -> Tensor:
+        """What each query's input is like, in fixed numbers, (B, Q, described); no weight can make two alike."""
 
 
 class TableEncoder(AbstractEncoder):
@@ -86,6 +93,17 @@ class TableEncoder(AbstractEncoder):
         else:
             self.value = seeded(lambda: _PerFeature(numbers, width), seed)
         self.query = seeded_linear(self.skip_dim, width, seed + 1)
+        self.sizes = [n + 1 for n in levels]
+        self.described = numbers * (2 if missing else 1) + sum(self.sizes)
+
+    @override
+    def describe(self, batch: Batch) -> Tensor:
+        """The row: numbers, 0 and a flag where one is missing, and categories one-hot."""
+        x = batch["x"]
+        absent = torch.isnan(x)
+        parts = [x.masked_fill(absent, 0)] + ([absent.to(x.dtype)] if self.missing else [])
+        parts += [one_hot(batch["c"][:, i], n).to(x.dtype) for i, n in enumerate(self.sizes)]
+        return torch.cat(parts, -1).unsqueeze(1)
 
     @override
     def forward(self, batch: Batch) -> Encoded:
@@ -135,6 +153,16 @@ class _PerFeature(nn.Module):
         return gelu(scale * (x.unsqueeze(-1) * self.direction + self.place))
 
 
+NEAR, WHOLE = (0.02, 0.1), 0.05
+"""Resolutions at which observations about the time asked, and about the window, are described, over `time_scale`."""
+
+PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Where in the window its description looks; shares of its length."""
+
+ROUGH_FLOOR = 1e-2
+"""Deviations below this, in units of a standardised input, are as good as none."""
+
+
 class SeriesEncoder(AbstractEncoder):
     """Observations at irregular times (`x`, `times`, `mask`) to one token each; `query_times` ask.
 
@@ -155,6 +183,21 @@ class SeriesEncoder(AbstractEncoder):
         stamp = 1 + 2 * len(CYCLES)
         self.token = seeded_mlp(features + stamp, width, width, seed)
         self.query = seeded_mlp(stamp, width, width, seed + 1)
+        self.described = 1 + len(NEAR) * (3 + 2 * features) + len(PLACES) * (3 + 2 * features)
+
+    @override
+    def describe(self, batch: Batch) -> Tensor:
+        """What was observed about the time asked, at two resolutions, and about a few times of the observed window."""
+        x, mask, scale = batch["x"], batch.get("mask"), self.time_scale
+        times, asked = (batch[name].expand(len(x), -1).to(x.dtype) for name in ("times", "query_times"))
+        hidden = torch.zeros_like(times, dtype=torch.bool) if mask is None else mask
+        x, times = x.masked_fill(hidden[..., None], 0), times.masked_fill(hidden, 0)
+        first = first_valid(times, hidden)
+        last = -first_valid(-times, hidden)
+        places = first + times.new_tensor(PLACES) * (last - first)
+        near = [_local(x, times, hidden, asked, width * scale) for width in NEAR]
+        whole = _local(x, times, hidden, places, WHOLE * scale).flatten(1).unsqueeze(1).expand(-1, asked.shape[1], -1)
+        return torch.cat([((asked - first) / scale).unsqueeze(-1), *near, whole], -1)
 
     @override
     def forward(self, batch: Batch) -> Encoded:
@@ -175,6 +218,24 @@ class SeriesEncoder(AbstractEncoder):
             x, tau = x.masked_fill(mask[..., None], 0), tau.masked_fill(mask, 0)
         tokens = self.token(torch.cat([x, _stamp(tau)], -1))
         return Encoded(tokens, self.query(_stamp(ask)), times, asked, mask)
+
+
+def _local(x: Tensor, times: Tensor, mask: Tensor, at: Tensor, width: float) -> Tensor:
+    """A line fitted to the observations about each time, (B, Q, 3 + 2 F).
+
+    How many there are and how far off they lie, level and slope, and how much they scatter; weights fall off
+    exponentially with the time between.
+    """
+    apart = times[:, None] - at[..., None]  # b q t
+    closeness = (-apart.abs() / width).masked_fill(mask[:, None], -math.inf)
+    count = closeness.logsumexp(-1, keepdim=True).clamp(min=-1e3)  # nothing observed at all: as far off as can be
+    w = (closeness - count).exp()
+    mean, off = w @ x, (w * apart).sum(-1, keepdim=True)
+    about = (apart - off).masked_fill(mask[:, None], 0)
+    spread = (w * about.square()).sum(-1, keepdim=True) + (0.1 * width) ** 2
+    slope = ((w * about) @ x) / spread
+    scatter = (w @ x.square() - mean.square() - slope.square() * spread).clamp(min=0).mean(-1, keepdim=True).sqrt()
+    return torch.cat([count, mean, off / width, slope * width, (scatter + ROUGH_FLOOR).log()], -1)
 
 
 def _stamp(tau: Tensor) -> Tensor:
@@ -217,6 +278,25 @@ class WindowEncoder(AbstractEncoder):
         self.token = seeded_mlp(length * (2 if missing else 1) + 1, width, width, seed)
         self.identity = seeded(lambda: nn.Embedding(variables, width), seed + 1)
         self.calendar = seeded_mlp(calendar, width, width, seed + 2) if calendar else None
+        self.described = (6 if missing else 5) * variables
+
+    @override
+    def describe(self, batch: Batch) -> Tensor:
+        """Of each variable: last, smallest and largest value, roughness from step to step and over a quarter window."""
+        x = batch["x"]  # b l v
+        share = []
+        if self.missing:  # a hole repeats the value before it, or the first one known
+            absent = torch.isnan(x)
+            share = [absent.to(x.dtype).mean(1)]
+            steps = torch.arange(self.length, device=x.device)[:, None]
+            known = torch.where(absent, -1, steps).cummax(1).values
+            first = (~absent).to(torch.uint8).argmax(1, keepdim=True)
+            x = x.nan_to_num().gather(1, torch.where(known < 0, first, known))
+        parts = [x[:, -1], x.amin(1), x.amax(1)]
+        for lag in (1, max(1, self.length // 4)):
+            change = x[:, lag:] - x[:, :-lag] if lag < self.length else x[:, :1] - x[:, :1]
+            parts.append((change.square().mean(1).sqrt() + ROUGH_FLOOR).log())
+        return torch.cat(parts + share, -1).unsqueeze(1)
 
     @override
     def forward(self, batch: Batch) -> Encoded:
@@ -237,6 +317,10 @@ class WindowEncoder(AbstractEncoder):
             mask = None if mask is None else torch.nn.functional.pad(mask, (0, 1))
         query = _mean_token(tokens, mask)
         return Encoded(tokens, query, mask=mask, skip=change.flatten(1) if self.skip_dim else None)
+
+
+THUMBNAIL = 6
+"""Pixels of a thumbnail's side."""
 
 
 class FrameEncoder(AbstractEncoder):
@@ -266,6 +350,15 @@ class FrameEncoder(AbstractEncoder):
         )  # fmt: skip
         self.pool = nn.AdaptiveAvgPool2d(grid)
         self.place = seeded(lambda: nn.Embedding(frames * grid * grid, width), seed + 1)
+        self.described = channels * (THUMBNAIL**2 + 2)
+
+    @override
+    def describe(self, batch: Batch) -> Tensor:
+        """A thumbnail of the last frame, and mean and logarithm of the deviation of its pixels."""
+        last = batch["x"][:, -1]
+        std, mean = torch.std_mean(last, (-2, -1))
+        small = adaptive_avg_pool2d(last, THUMBNAIL).flatten(1)
+        return torch.cat([small, mean, (std + ROUGH_FLOOR).log()], -1).unsqueeze(1)
 
     @override
     def forward(self, batch: Batch) -> Encoded:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 
 from nsac._checks import warn_single_key
+from nsac.core import matched_normal
 from nsac.layers import Attention
 from nsac.layers.attention import Project
 from nsac.layers.init import seeded_linear, seeded_mlp
@@ -60,8 +61,11 @@ class Network(nn.Module):
     def noise(self, seen: Encoded, num_samples: int, generator: torch.Generator | None, shared: bool) -> Tensor:
         """Standard normal numbers for `num_samples` draws, (N, topk, B, H, Q), or B = 1: the same for every row."""
         topk, batch, heads, queries = self.attention.noise_shape(seen.tokens, seen.query, None)
-        shape = (num_samples, topk, 1 if shared else batch, heads, queries)
-        return torch.randn(shape, generator=generator, dtype=seen.tokens.dtype, device=seen.tokens.device)
+        kind = {"dtype": seen.tokens.dtype, "device": seen.tokens.device}
+        if shared:  # the few numbers of all rows are worth the trouble; (N, Q, topk, H) keeps those of a query together
+            noise = matched_normal(num_samples, queries, topk, heads, generator=generator, **kind)
+            return noise.permute(0, 2, 3, 1).unsqueeze(2)
+        return torch.randn((num_samples, topk, batch, heads, queries), generator=generator, **kind)
 
 
 class Features(NamedTuple):
@@ -114,6 +118,13 @@ class Head(nn.Module):
         return tuple(kind if self.per_query else kind.squeeze(-2) for kind in (first, *others))
 
 
+LOG_STD = (-10.0, 3.0)
+"""Range of the logarithm of a deviation; far from the data a linear read-out would leave every scale behind."""
+
+SILENCE = 1e-12
+"""Variance of the mean below which draws do not differ: no noise in the logits can say anything there."""
+
+
 class LinearReader(nn.Module):
     r"""Stochastic attention, read linearly: mean and log standard deviation of each draw.
 
@@ -141,9 +152,18 @@ class LinearReader(nn.Module):
                 part.weight[outputs:] *= 0.1
 
     def forward(
-        self, network: Network, batch: Batch, num_samples: int, generator: torch.Generator | None, shared: bool
+        self,
+        network: Network,
+        batch: Batch,
+        num_samples: int,
+        generator: torch.Generator | None,
+        shared: bool,
+        doubt: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Draws of mean and log standard deviation, (N, B, outputs), or (N, B, Q, outputs)."""
+        """Draws of mean and log standard deviation, (N, B, outputs), or (N, B, Q, outputs).
+
+        With `doubt`, (B, Q), the mean varies by that over draws, on average over outputs.
+        """
         seen = network.encoder(batch)
         warn_single_key(seen.tokens.shape[1], network.config.topk, None)
         noise = network.noise(seen, num_samples, generator, shared)
@@ -167,6 +187,14 @@ class LinearReader(nn.Module):
         else:
             out = self.attended(out)
         mean, log_std = (out + self.direct(h)).chunk(2, -1)
+        if doubt is not None:
+            # To first order a draw differs from the mean in proportion to psi, so this is to scale psi, query by query.
+            # Beyond, where softmax would saturate, it is exact; and the mean stays what it was.
+            centre = mean.mean(0)
+            away = mean - centre
+            gain = (doubt / (away.square().mean((0, -1)) + SILENCE)).sqrt()
+            mean = torch.addcmul(centre, away, gain.unsqueeze(-1))
+        log_std = log_std.clamp(*LOG_STD)
         if self.skip is not None and seen.skip is not None:
             mean = mean + self.skip(seen.skip).unsqueeze(-2)
         return (mean, log_std) if self.per_query else (mean.squeeze(-2), log_std.squeeze(-2))

@@ -45,6 +45,7 @@ def fit(
         method.solve(train_data, validation_data)
         return []
     assert isinstance(method, AbstractTrainable)
+    method.prepare(train_data)
     results = []
     for i, learner in enumerate(method.learners()):
         folder = None if checkpoint is None else Path(checkpoint) / f"learner-{i}"
@@ -54,6 +55,7 @@ def fit(
                 seed=seed + APART * i, checkpoint=folder, report=report,
             )
         )  # fmt: skip
+    method.finish(train_data, validation_data)
     return results
 
 

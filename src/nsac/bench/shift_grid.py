@@ -1,0 +1,160 @@
+"""Every method on every scene of the shift suite: one record per shift, kept in files, and the table of all of them."""
+# pyright: reportAttributeAccessIssue=false, reportReturnType=false, reportArgumentType=false
+# (the type checker takes a group of a frame for a number)
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from nsac.bench.shifts import REPORTED, Scene, evaluate, evaluate_detector, make_scene, references
+from nsac.methods import METHODS, AbstractMethod, GaussianMLE, NSACMethod, Problem
+from nsac.training import TrainConfig, fit
+
+COMPARED: dict[str, Callable[[Problem, int], AbstractMethod]] = {
+    "nsac": lambda problem, seed: NSACMethod(problem, seed),
+    "nsac, paper": lambda problem, seed: NSACMethod(problem, seed, objective="paper"),
+    "nsac, likelihood": lambda problem, seed: NSACMethod(problem, seed, objective="paper", reg_weight=0.0),
+    **{
+        name: lambda problem, seed, name=name: METHODS[name](problem, seed=seed)  # pyright: ignore[reportCallIssue]
+        for name in ("gmle", "mcd", "de", "der", "sdenet")
+    },
+}
+"""Name to what builds it. `nsac, likelihood` is the same model without any separation. Beside `gmle` stand distances
+from its features, and others that need no method."""
+
+CONFIGS = {
+    "table": TrainConfig(max_steps=400, learning_rate=3e-3, validate_every=40, accelerator="cpu"),
+    "windows": TrainConfig(max_steps=400, learning_rate=1e-3, validate_every=50, accelerator="cpu"),
+    "series": TrainConfig(
+        max_steps=400,
+        batch_size=32,
+        learning_rate=6e-3,
+        schedule="one-cycle",
+        ema=0.995,
+        validate_every=50,
+        accelerator="cpu",
+    ),
+}
+"""Numbers of a training run by kind of problem, the same for every method; short, for the grid is large."""
+
+
+def run_shifts(scene_name: str, method_name: str, seed: int, kinds: Iterable[str] = REPORTED) -> list[dict]:
+    """Train one method on one scene and look at its shifts; a pure function of its arguments."""
+    scene = make_scene(scene_name, seed)
+    method = COMPARED[method_name](scene.problem, seed)
+    start = time.process_time()
+    fit(method, scene.train, scene.validation, CONFIGS[scene.problem.kind], seed=seed)
+    seconds = time.process_time() - start
+    records = [{**record, "method": method_name} for record in evaluate(method, scene, kinds)]
+    if isinstance(method, GaussianMLE):
+        records += _distances(method, scene, kinds)
+    return [{**record, "fit_seconds": seconds} for record in records]
+
+
+def _distances(method: GaussianMLE, scene: Scene, kinds: Iterable[str]) -> list[dict]:
+    found = references(scene, method.trunk, scene.seed)
+    return [record for name, score in found.items() for record in evaluate_detector(name, score, scene, kinds)]
+
+
+def run_kept(folder: Path, scene: str, method: str, seed: int) -> list[dict]:
+    """`run_shifts` of the reported kinds, from its file if there is one."""
+    path = folder / f"{scene.replace('/', '-')}_{method.replace(', ', '-')}_{seed}.json"
+    if path.exists():
+        return json.loads(path.read_text())
+    torch.set_num_threads(1)
+    records = run_shifts(scene, method, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps(records))
+    os.replace(partial, path)
+    return records
+
+
+def read_kept(folder: Path) -> pd.DataFrame:
+    """All records of a folder, a row each."""
+    return pd.DataFrame([record for path in sorted(folder.glob("*.json")) for record in json.loads(path.read_text())])
+
+
+def detection_table(records: pd.DataFrame, score: str = "auroc") -> pd.DataFrame:
+    """Methods by kinds of shift: mean over the shifts of a kind, then over seeds; `mean` and `least` over kinds."""
+    each = records.groupby(["method", "kind", "seed"])[score].mean()
+    table = each.groupby(["method", "kind"]).mean().unstack("kind")
+    return table.assign(mean=table.mean(axis=1), least=table.min(axis=1)).sort_values("mean", ascending=False)
+
+
+def known_table(records: pd.DataFrame) -> pd.DataFrame:
+    """Inside the data: error and likelihood of each method by scene, and how variance and squared error compare."""
+    one = records.dropna(subset=["rmse_inside"]).drop_duplicates(["method", "scene", "seed"])
+    one = one.assign(error_over_variance=one["rmse_inside"] ** 2 / one["variance_inside"])
+    columns = ["rmse_inside", "crps_inside", "nll_inside", "coverage_90_inside", "error_over_variance", "fit_seconds"]
+    return one.groupby(["scene", "method"])[columns].mean()
+
+
+def cost_table(records: pd.DataFrame) -> pd.DataFrame:
+    """What novelty costs and gives: `nsac` beside the same model without any separation.
+
+    By scene: ratios of RMSE and CRPS inside the data, and squared error over variance there. By kind of shift: 90 %
+    coverage of both, and the share of what was missing to 90 % that is still missing.
+    """
+    both = ["nsac", "nsac, likelihood"]
+    inside = known_table(records).unstack("method")
+    ratio = {score: inside[score][both[0]] / inside[score][both[1]] for score in ("rmse_inside", "crps_inside")}
+    ratio |= {f"error over variance, {name}": inside["error_over_variance"][name] for name in both}
+    some = records[records["method"].isin(both)]
+    cover = some.groupby(["method", "kind", "seed"])["coverage_90"].mean().groupby(["method", "kind"]).mean().unstack(0)
+    missing = (0.9 - cover).clip(lower=0)
+    outside = {f"coverage, {name}": cover[name] for name in both}
+    outside["still missing"] = (missing[both[0]] / missing[both[1]]).where(missing[both[1]] > 0, 0.0)
+    return pd.concat([pd.DataFrame(ratio), pd.DataFrame(outside)])
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    """A frame as a table of a Markdown page; what is not there stays empty."""
+    head = [frame.index.name or "", *map(str, frame.columns)]
+    rows = [[str(name), *("" if pd.isna(v) else f"{v:.3f}" for v in row)] for name, row in frame.iterrows()]
+    lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+    return "\n".join(lines) + "\n"
+
+
+PAGE = """# Shifts
+
+Made by `nsac bench shifts` from the records in `results/shifts`: {seeds} seeds, {runs} runs. What the scenes are and
+how a shift is made is in `nsac.bench.shifts`; why the default is what it is, in
+[decision 7](decisions/0007-novelty.md).
+
+## Is it noticed?
+AUROC of the epistemic deviation of shifted rows against rows like those of training; mean over the shifts of a kind,
+then over seeds. 0.5 is chance. Beside the methods: distances among the inputs and among the features of `gmle`, a
+Gaussian process (tables only) and noise.
+
+{auroc}
+The same for the total deviation:
+
+{total}
+Do errors rise with the epistemic deviation? Spearman's rank correlation over rows of both sides:
+
+{correlation}
+## What it costs inside the data, and what it gives outside
+`nsac` beside the same model without any separation term (`nsac, likelihood`): RMSE and CRPS inside the data as ratios,
+squared error over total variance there; and 90 % coverage under each kind of shift, with the share of the shortfall
+from 90 % that is left.
+
+{cost}"""
+
+
+def page(records: pd.DataFrame) -> str:
+    """All tables, as a page of the documentation."""
+    runs = records.drop_duplicates(["method", "scene", "seed"])
+    return PAGE.format(
+        seeds=records["seed"].nunique(),
+        runs=len(runs[runs["method"].isin(list(COMPARED))]),
+        auroc=markdown(detection_table(records)),
+        total=markdown(detection_table(records.dropna(subset=["auroc_total"]), "auroc_total")),
+        correlation=markdown(detection_table(records.dropna(subset=["auroc_total"]), "error_correlation")),
+        cost=markdown(cost_table(records)),
+    )

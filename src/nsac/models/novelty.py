@@ -1,0 +1,143 @@
+"""How new an input is, and how much a mean should vary there: a Gaussian process that knows the inputs of training."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+FEATURES, KEPT = 256, 64
+"""Random features, and directions among them: those the training inputs say least about. More cost more, and are no
+better: the others are known everywhere."""
+
+LENGTH = 4.0
+"""Length of the kernel, in typical distances between neighbours."""
+
+NOISE = 0.01
+"""Variance of the process's noise, as a share of its prior variance: how soon a few neighbours are enough."""
+
+SHRINKAGE = 0.01
+"""Added to the variances of the principal axes before they are made equal: one that hardly varies is mostly noise."""
+
+ROWS, NEIGHBOURS, PROTOTYPES = 20_000, 1_000, 2_000
+"""Training inputs that are looked at, those whose distances set the unit, and those kept to measure distances to."""
+
+NEAREST = 1e-4
+"""Smallest squared distance that counts, in units of the typical one between neighbours."""
+
+NEWEST = 0.999
+"""Newness is cut here: its odds must be finite."""
+
+FARTHEST = 9.0
+"""Largest prior variance, in units of the target's."""
+
+
+class Novelty(nn.Module):
+    r"""Variance of the mean by how new an input is, without a weight to learn.
+
+    The posterior variance of a Gaussian process, of which only the inputs of training are needed, as a share of what
+    it is where nothing is known:
+
+    $$r(x) = \varphi^T S\,\varphi \Big/ \tfrac1R \mathrm{tr}\,S, \qquad S = \big(I + \Phi^T\Phi/\sigma^2\big)^{-1},
+    \qquad \varphi(x) = \sqrt{2/R}\,\cos(\Omega z + b), \qquad z = W(x - m),$$
+
+    with R random features of a Gaussian kernel, $\Phi$ those of the training inputs, and W the map that makes them
+    white; of S only the largest eigenvalues are kept. The variance follows the odds of r and the squared distance d to
+    the nearest of the training inputs, in units of their own distance $\ell$; where nothing is known it grows with the
+    distance from the centre as a straight line would:
+
+    $$V(x) = \tfrac12\big(1 + |z|^2/D\big)\,\frac{a u}{1 + a u}, \qquad u = \frac{r}{1 - r}\,\frac{d^2}{\ell^2} .$$
+
+    Near the data V is proportional to the amplitude a; far away it is the prior variance of a standardised target,
+    whatever a is. All is closed form: one sweep over the training inputs.
+
+    Args:
+        inputs: numbers that describe an input, D.
+        seed: fixes the random features.
+    """
+
+    centre: Tensor
+    whiten: Tensor
+    frequency: Tensor
+    phase: Tensor
+    factor: Tensor
+    kept: Tensor
+    scale: Tensor
+    log_amplitude: Tensor
+
+    def __init__(self, inputs: int, seed: int = 0):
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.register_buffer("centre", torch.zeros(inputs))
+        self.register_buffer("whiten", torch.eye(inputs))
+        self.register_buffer("frequency", torch.randn(inputs, FEATURES, generator=generator))
+        self.register_buffer("phase", 2 * math.pi * torch.rand(FEATURES, generator=generator))
+        self.register_buffer("factor", torch.eye(FEATURES)[:, :KEPT].clone())
+        self.register_buffer("scale", torch.ones(()))
+        self.register_buffer("kept", torch.zeros(PROTOTYPES, inputs))
+        self.register_buffer("log_amplitude", torch.tensor(-math.inf))  # not set yet
+
+    @torch.no_grad()
+    def fit(self, known: Tensor, seed: int = 0) -> None:
+        """Learn what is known: (rows, queries, inputs), descriptions of the training inputs."""
+        generator = torch.Generator().manual_seed(seed)
+        rows, queries, _ = known.shape
+        apart = known[torch.arange(rows), torch.arange(rows) % queries]  # queries of one row are close in any case
+        apart = apart[torch.randperm(rows, generator=generator)[:NEIGHBOURS]].double()
+        known = known.flatten(0, 1)
+        known = known[torch.randperm(len(known), generator=generator)[:ROWS]].double()
+        std, centre = torch.std_mean(known, 0, correction=0)
+        std = torch.where(std > 1e-9, std, 1.0)
+        scaled = (known - centre) / std
+        variances, axes = torch.linalg.eigh(scaled.T @ scaled / len(scaled))
+        whiten = axes / (variances.clamp(min=0) + SHRINKAGE).sqrt() / std[:, None]
+        unit = _typical_distance((apart - centre) @ whiten)
+        whiten = whiten / unit  # distances are in that unit from here on
+        self.scale = unit.to(self.scale)
+        self.centre, self.whiten = centre.to(self.centre), whiten.to(self.whiten).contiguous()  # as when it is loaded
+        self.kept = self._white(known[torch.arange(PROTOTYPES) % len(known)].to(self.centre)).contiguous()
+        features = self._features(self._white(known.to(self.centre))).double()
+        precision, axes = torch.linalg.eigh(features.T @ features / NOISE)  # in ascending order
+        left = 1 / (1 + precision[:KEPT].clamp(min=0))
+        self.factor = (axes[:, :KEPT] * (left / left.sum() * FEATURES).sqrt()).contiguous().to(self.factor)
+
+    def forward(self, described: Tensor) -> tuple[Tensor, Tensor]:
+        """How new, u, and prior variance, both (...), of inputs (..., inputs)."""
+        white = self._white(described)
+        own = white.square().sum(-1)
+        to_kept = torch.addmm(self.kept.square().sum(-1), white.flatten(0, -2), self.kept.T, alpha=-2)
+        nearest = own + to_kept.amin(-1).view(own.shape)  # |a - b|^2 = |a|^2 + (|b|^2 - 2 a b)
+        newness = (self._features(white) @ self.factor).square().sum(-1).clamp(max=NEWEST)
+        u = newness / (1 - newness) * nearest.clamp(min=NEAREST)
+        size = own * self.scale**2 / white.shape[-1]  # of an average training input: 1
+        return u, ((1 + size) / 2).clamp(max=FARTHEST)
+
+    def variance(self, new: Tensor, prior: Tensor) -> Tensor:
+        """V, of what `forward` gives."""
+        weighed = self.log_amplitude.exp() * new
+        return prior * weighed / (1 + weighed)
+
+    def amplitude_for(self, new: Tensor, prior: Tensor, variance: Tensor) -> Tensor:
+        """Logarithm of the amplitude with which the mean of V over some inputs is `variance`, by bisection."""
+        low, high = variance.new_tensor(-30.0), variance.new_tensor(30.0)
+        for _ in range(30):
+            middle = (low + high) / 2
+            weighed = middle.exp() * new
+            enough = (prior * weighed / (1 + weighed)).mean() > variance
+            low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+        return (low + high) / 2
+
+    def _white(self, described: Tensor) -> Tensor:
+        return (described - self.centre) @ self.whiten
+
+    def _features(self, white: Tensor) -> Tensor:
+        angle = torch.addmm(self.phase, white.flatten(0, -2) / LENGTH, self.frequency).unflatten(0, white.shape[:-1])
+        return math.sqrt(2 / FEATURES) * angle.cos()
+
+
+def _typical_distance(points: Tensor) -> Tensor:
+    """Median distance to the nearest other point; repeated points do not count."""
+    distance = torch.cdist(points, points)
+    distance[distance <= 1e-6] = math.inf
+    nearest = distance.amin(1) if len(points) > 1 else distance.new_ones(1)
+    nearest = nearest[torch.isfinite(nearest)]
+    return nearest.median() if len(nearest) else points.new_ones(())
