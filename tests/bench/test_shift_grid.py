@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from nsac.bench import shift_grid
 from nsac.bench.growth import SHARES, Grown, growth_figure
-from nsac.bench.shift_grid import COMPARED, detection_table, known_table, read_kept, run_kept, run_shifts
+from nsac.bench.shift_grid import cost_table, detection_table, known_table, page, read_kept, run_kept, run_shifts
 from nsac.cli.main import app
 from nsac.training import TrainConfig
 
@@ -18,7 +18,7 @@ def quick(monkeypatch):
 
 def test_a_run_is_kept_and_not_repeated(data, tmp_path, quick, monkeypatch):
     records = run_kept(tmp_path, "concrete", "nsac", 0)
-    assert [record["kind"] for record in records] == ["shuffled_features"]
+    assert {record["kind"] for record in records} == {"shuffled_features"}
     monkeypatch.setattr(shift_grid, "run_shifts", lambda *_: pytest.fail("run again"))
     assert run_kept(tmp_path, "concrete", "nsac", 0) == records
     assert [path.name for path in tmp_path.iterdir()] == ["concrete_nsac_0.json"]  # nothing half written is left
@@ -59,11 +59,22 @@ def test_the_table_is_printed_and_missing_records_are_one_line(data, tmp_path, q
     assert CliRunner().invoke(app, ["bench", "shifts", "--method", "none"]).exit_code == 2
 
 
+def test_the_page_pairs_runs_of_the_same_scene_and_seed(data, tmp_path, quick):
+    run_kept(tmp_path, "concrete", "nsac", 0)
+    assert "Not run." in page(read_kept(tmp_path))
+    run_kept(tmp_path, "concrete", "nsac, likelihood", 0)
+    run_kept(tmp_path, "concrete", "nsac, likelihood", 1)  # has no partner
+    table = cost_table(read_kept(tmp_path))
+    assert table.loc["concrete", "rmse_inside"] == pytest.approx(1, rel=1e-6)
+    assert 0 <= table.loc["shuffled_features", "still missing"] <= 1
+    assert "| concrete | 1.000 |" in page(read_kept(tmp_path))
+
+
 def test_records_are_plain_json(data, tmp_path, quick):
     run_kept(tmp_path, "concrete", "nsac", 0)
-    (record,) = json.loads((tmp_path / "concrete_nsac_0.json").read_text())
+    record, *distances = json.loads((tmp_path / "concrete_nsac_0.json").read_text())
+    assert [d["method"] for d in distances] == ["mahalanobis/described", "knn/described"]
     assert {"auroc", "aupr", "fpr95", "ause", "error_correlation", "nll", "coverage_90", "fit_seconds"} <= set(record)
-    assert "nsac" in COMPARED
 
 
 def test_the_picture_of_growth_has_a_panel_per_task(tmp_path):

@@ -49,7 +49,7 @@ def spiral_figure(run: SpiralRun, path: Path, spiral: int = 0) -> None:
         error = (p.mean - data.y[TEST]).square().mean((0, 2)).sqrt().numpy()
         spread.plot(time, error, color=GREY, lw=1, label="error made")
         spread.set(title="Standard deviation, all test spirals", xlabel="time", yscale="log")
-        spread.legend(loc="center left", ncols=2, fontsize=9)
+        spread.legend(loc="lower right", bbox_to_anchor=(1.0, 0.15), ncols=2, fontsize=9)
         for place, name in ((0.25, "observed"), (0.75, "no data")):
             band.text(place, 0.03, name, transform=band.transAxes, ha="center", color=GREY)
         path.parent.mkdir(parents=True, exist_ok=True)

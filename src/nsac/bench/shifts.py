@@ -619,6 +619,18 @@ def references(scene: Scene, trunk: Trunk | None = None, seed: int = 0) -> dict[
     return found
 
 
+def described(scene: Scene, seed: int = 0) -> dict[str, Callable[[Data], Tensor]]:
+    """Distances among the descriptions of inputs that `nsac` looks at (`describe` of the encoder)."""
+    random, encoder = _random("described", seed), scene.problem.encoder(0)
+
+    def view(batch: Batch) -> Tensor:
+        return encoder.describe(batch).flatten(0, 1)
+
+    known = _seen(view, scene.train)
+    some = known[random.permutation(len(known))[:REFERENCE_ROWS]]
+    return {"mahalanobis/described": _mahalanobis(view, known), "knn/described": _nearest(view, some)}
+
+
 def _seen(view: View, data: Data) -> Tensor:
     return torch.cat([view(batch) for batch in sweep(data, 512)])
 

@@ -22,9 +22,9 @@ def matched_normal(draws: int, *shape: int, generator: torch.Generator | None = 
     plain = torch.randn(draws, *shape, generator=generator, **kwargs)
     if draws < 3:
         return plain
-    flat = plain.flatten(1) - plain.flatten(1).mean(0)
-    blocks = []
-    for block in flat.split(draws - 1, 1):  # an orthonormal basis of each block, with the signs it came with
-        basis, triangle = torch.linalg.qr(block)
-        blocks.append(basis * triangle.diagonal().sign() * draws**0.5)
-    return torch.cat(blocks, 1).view_as(plain)
+    flat = plain.flatten(1).to(torch.promote_types(plain.dtype, torch.float32))  # half precision has no QR
+    size, width = flat.shape[1], draws - 1
+    blocks = torch.nn.functional.pad(flat - flat.mean(0), (0, -size % width)).unflatten(1, (-1, width)).movedim(1, 0)
+    basis, triangle = torch.linalg.qr(blocks)  # an orthonormal basis of each block, with the signs it came with
+    signed = basis * triangle.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2) * draws**0.5
+    return signed.movedim(0, 1).flatten(1)[:, :size].to(plain.dtype).view_as(plain)

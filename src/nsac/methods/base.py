@@ -115,7 +115,8 @@ class AbstractMethod(nn.Module, ABC):
     def predict(self, batch: Batch, num_samples: int = 20, generator: torch.Generator | None = None) -> Prediction:
         """The mixture of the draws. Without a generator the noise is the same every time."""
         check_int("num_samples", num_samples)
-        return Prediction(*self.draws(batch, num_samples, generator or torch.Generator().manual_seed(0)))
+        generator = generator or torch.Generator(batch["x"].device).manual_seed(0)
+        return Prediction(*self.draws(batch, num_samples, generator))
 
     def validation(self, batch: Batch, generator: torch.Generator | None = None) -> tuple[Tensor, int]:
         """Sum of the negative log-likelihood over the targets of a batch, and their number."""

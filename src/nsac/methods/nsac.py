@@ -11,9 +11,14 @@ from nsac.layers import Draws, NSACLoss
 from nsac.methods.base import AbstractTrainable, Problem, Rows, method, sweep
 from nsac.models import LinearReader, Network, Novelty
 from nsac.models.encoders import Batch
+from nsac.models.novelty import ROWS
 
-LEAST_SHARE, MOST = 0.05, 0.5
-"""Mean epistemic variance of known inputs: at least this share of the squared error, at most this."""
+LEAST_SHARE, LARGEST_LEAST, MOST = 2.0, 0.1, 0.5
+"""Epistemic variance of known inputs, on average: at least 2 / sqrt(training rows) of the squared error, a tenth where
+rows are few, and never more than one half."""
+
+CHI_MEDIAN = 0.455
+"""Median of the square of a standard normal number."""
 
 
 @method("nsac")
@@ -22,8 +27,8 @@ class NSACMethod(AbstractTrainable):
 
     With the objective `"novelty"` the loss is the likelihood alone, and in prediction the noise is as loud as an input
     is new: draws are scaled about their mean so that it varies by V(x) (`models.novelty`). No mean depends on it. The
-    amplitude of V is set on validation, so that there the two variances add up to the squared error: epistemic is what
-    the head, which learnt its deviations where it learnt its means, does not account for.
+    amplitude of V is set on validation, so that there the two variances add up to the squared error, or less if that is
+    enough for most rows: epistemic is what the head, which learnt its deviations with its means, does not account for.
 
     Args:
         problem: what the data looks like.
@@ -61,31 +66,50 @@ class NSACMethod(AbstractTrainable):
         return self.objective.parts
 
     def prepare(self, train: Rows) -> None:
-        """Learn what is known: the inputs of training."""
-        if self.novelty is not None:
-            self.novelty.fit(torch.cat([self.network.encoder.describe(batch) for batch in sweep(train)]))
-
-    def finish(self, train: Rows, validation: Rows) -> None:
-        """Set the amplitude: what the aleatoric variance leaves of the squared error of validation."""
+        """Learn what is known: the inputs of training, or some of them if there are many."""
         if self.novelty is None:
             return
-        self.novelty.log_amplitude.fill_(-math.inf)
-        error, aleatoric, new, prior = [], [], [], []
+        self.novelty.log_amplitude.fill_(-math.inf)  # not set, until training is over
+        chosen = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:ROWS].sort().values
+        described = []
+        for rows in chosen.split(512):
+            batch = train.batch(rows)
+            if not described:
+                self.network.encoder(batch)  # says what is wrong with the data, if anything is
+            described.append(self.network.encoder.describe(batch))
+        self.novelty.fit(torch.cat(described))
+
+    def finish(self, train: Rows, validation: Rows) -> None:
+        """Set the amplitude: what the aleatoric variance leaves of the squared error of validation.
+
+        On average, but no more than brings the median of error over variance to that of a Gaussian: a few rows with
+        large errors must not make all the others unsure.
+        """
+        if self.novelty is None:
+            return
+        like, parts = self.reader.direct.weight, []
         for batch in sweep(validation, 512):
-            p = self.predict(batch)
-            error.append((p.mean - self.target(batch)).square().flatten())
-            aleatoric.append(p.aleatoric.flatten())
-            for part, values in zip((new, prior), self._news(batch), strict=True):
-                part.append(values)
-        error, aleatoric = (torch.cat(values).mean() for values in (error, aleatoric))
-        left = torch.maximum(error - aleatoric, LEAST_SHARE * error).clamp(max=MOST)
-        self.novelty.log_amplitude.copy_(self.novelty.amplitude_for(torch.cat(new), torch.cat(prior), left))
+            batch = {
+                name: v.to(like) if name in ("x", "y", "calendar") else v.to(like.device) for name, v in batch.items()
+            }
+            p, news = self.predict(batch), self._news(batch)
+            per_query = [v.unsqueeze(-1) if p.mean.ndim == 3 else v for v in news]
+            parts.append(((p.mean - self.target(batch)).square(), p.aleatoric, *per_query))
+        error, aleatoric, new, prior = (torch.cat(part) for part in zip(*parts, strict=True))
+        least = min(LEAST_SHARE / len(train) ** 0.5, LARGEST_LEAST)
+        share = (error.mean() - aleatoric.mean()).clamp(min=least * error.mean().item(), max=MOST)
+        ratio = min((1 - least) * (error / aleatoric).median().item(), CHI_MEDIAN)
+        self.novelty.set_amplitude(
+            new,
+            prior,
+            lambda v: bool(v.mean() > share) or (error / (aleatoric + v)).median().item() < ratio,
+        )
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """One per draw of the logits' noise, which is the same for all rows."""
-        doubt = None
-        if self.novelty is not None and torch.isfinite(self.novelty.log_amplitude):  # not before it is set
-            doubt = self.novelty.variance(*self._news(batch))
+        novelty = self.novelty
+        known = novelty is not None and bool(torch.isfinite(novelty.log_amplitude))  # not before it is set
+        doubt = (lambda: novelty.variance(*self._news(batch))) if novelty is not None and known else None
         return Draws(*self.reader(self.network, batch, num_samples, generator, True, doubt))
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:

@@ -189,15 +189,17 @@ class SeriesEncoder(AbstractEncoder):
     def describe(self, batch: Batch) -> Tensor:
         """What was observed about the time asked, at two resolutions, and about a few times of the observed window."""
         x, mask, scale = batch["x"], batch.get("mask"), self.time_scale
-        times, asked = (batch[name].expand(len(x), -1).to(x.dtype) for name in ("times", "query_times"))
+        times, asked = (batch[name].expand(len(x), -1) for name in ("times", "query_times"))
+        times, asked = same_precision(times, asked)
+        assert times is not None and asked is not None
         hidden = torch.zeros_like(times, dtype=torch.bool) if mask is None else mask
-        x, times = x.masked_fill(hidden[..., None], 0), times.masked_fill(hidden, 0)
         first = first_valid(times, hidden)
-        last = -first_valid(-times, hidden)
-        places = first + times.new_tensor(PLACES) * (last - first)
-        near = [_local(x, times, hidden, asked, width * scale) for width in NEAR]
-        whole = _local(x, times, hidden, places, WHOLE * scale).flatten(1).unsqueeze(1).expand(-1, asked.shape[1], -1)
-        return torch.cat([((asked - first) / scale).unsqueeze(-1), *near, whole], -1)
+        times, asked = (((t - first) / scale).to(x.dtype) for t in (times, asked))  # first, then in the precision of x
+        x, times = x.masked_fill(hidden[..., None], 0), times.masked_fill(hidden, 0)
+        places = times.new_tensor(PLACES) * times.amax(-1, keepdim=True)
+        near = [_local(x, times, hidden, asked, width) for width in NEAR]
+        whole = _local(x, times, hidden, places, WHOLE).flatten(1).unsqueeze(1).expand(-1, asked.shape[1], -1)
+        return torch.cat([asked.unsqueeze(-1), *near, whole], -1)
 
     @override
     def forward(self, batch: Batch) -> Encoded:
@@ -232,9 +234,11 @@ def _local(x: Tensor, times: Tensor, mask: Tensor, at: Tensor, width: float) -> 
     w = (closeness - count).exp()
     mean, off = w @ x, (w * apart).sum(-1, keepdim=True)
     about = (apart - off).masked_fill(mask[:, None], 0)
-    spread = (w * about.square()).sum(-1, keepdim=True) + (0.1 * width) ** 2
+    ridge = (0.1 * width) ** 2  # a slope between observations that are closer than that is noise
+    spread = (w * about.square()).sum(-1, keepdim=True) + ridge
     slope = ((w * about) @ x) / spread
-    scatter = (w @ x.square() - mean.square() - slope.square() * spread).clamp(min=0).mean(-1, keepdim=True).sqrt()
+    left = w @ x.square() - mean.square() - slope.square() * (spread + ridge)
+    scatter = left.clamp(min=0).mean(-1, keepdim=True).sqrt()
     return torch.cat([count, mean, off / width, slope * width, (scatter + ROUGH_FLOOR).log()], -1)
 
 

@@ -1,5 +1,6 @@
 """Encoder and attention, and the two ways to read them; what every neural method shares."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -158,11 +159,11 @@ class LinearReader(nn.Module):
         num_samples: int,
         generator: torch.Generator | None,
         shared: bool,
-        doubt: Tensor | None = None,
+        doubt: Callable[[], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Draws of mean and log standard deviation, (N, B, outputs), or (N, B, Q, outputs).
 
-        With `doubt`, (B, Q), the mean varies by that over draws, on average over outputs.
+        With `doubt`, which gives (B, Q), the mean varies by that over draws, on average over outputs.
         """
         seen = network.encoder(batch)
         warn_single_key(seen.tokens.shape[1], network.config.topk, None)
@@ -188,13 +189,22 @@ class LinearReader(nn.Module):
             out = self.attended(out)
         mean, log_std = (out + self.direct(h)).chunk(2, -1)
         if doubt is not None:
-            # To first order a draw differs from the mean in proportion to psi, so this is to scale psi, query by query.
-            # Beyond, where softmax would saturate, it is exact; and the mean stays what it was.
-            centre = mean.mean(0)
-            away = mean - centre
-            gain = (doubt / (away.square().mean((0, -1)) + SILENCE)).sqrt()
-            mean = torch.addcmul(centre, away, gain.unsqueeze(-1))
+            mean = _vary(mean, doubt().unsqueeze(-1), noise[:, 0, :, 0].unsqueeze(-1))
         log_std = log_std.clamp(*LOG_STD)
         if self.skip is not None and seen.skip is not None:
             mean = mean + self.skip(seen.skip).unsqueeze(-2)
         return (mean, log_std) if self.per_query else (mean.squeeze(-2), log_std.squeeze(-2))
+
+
+def _vary(mean: Tensor, doubt: Tensor, noise: Tensor) -> Tensor:  # n b q o, b q 1, n b q 1 -> n b q o
+    """Scale draws about their mean so that their variance is `doubt`, on average over outputs.
+
+    To first order a draw differs from the mean in proportion to psi, so this is to scale psi, query by query. Beyond,
+    where softmax would saturate, it is exact; and the mean stays what it was. Where draws do not differ, since a query
+    has one key or none, the noise itself takes their place.
+    """
+    centre = mean.mean(0)
+    away = mean - centre
+    spread = away.square().mean((0, -1)).unsqueeze(-1)
+    gain = (doubt / (spread + SILENCE)).sqrt()
+    return torch.addcmul(centre, away, gain) + gain * SILENCE**0.5 * noise

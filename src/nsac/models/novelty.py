@@ -1,6 +1,7 @@
 """How new an input is, and how much a mean should vary there: a Gaussian process that knows the inputs of training."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +22,11 @@ SHRINKAGE = 0.01
 ROWS, NEIGHBOURS, PROTOTYPES = 20_000, 1_000, 2_000
 """Training inputs that are looked at, those whose distances set the unit, and those kept to measure distances to."""
 
-NEAREST = 1e-4
-"""Smallest squared distance that counts, in units of the typical one between neighbours."""
+NEIGHBOUR = 5
+"""Which neighbour's distance is typical."""
 
-NEWEST = 0.999
-"""Newness is cut here: its odds must be finite."""
+NEAREST, KNOWN = 1e-4, 1e-6
+"""Smallest squared distance and smallest r that count: below, one input is as well known as another."""
 
 FARTHEST = 9.0
 """Largest prior variance, in units of the target's."""
@@ -41,14 +42,15 @@ class Novelty(nn.Module):
     \qquad \varphi(x) = \sqrt{2/R}\,\cos(\Omega z + b), \qquad z = W(x - m),$$
 
     with R random features of a Gaussian kernel, $\Phi$ those of the training inputs, and W the map that makes them
-    white; of S only the largest eigenvalues are kept. The variance follows the odds of r and the squared distance d to
-    the nearest of the training inputs, in units of their own distance $\ell$; where nothing is known it grows with the
-    distance from the centre as a straight line would:
+    white; of S only the largest eigenvalues are kept, and far away r is 1 on average. The variance follows r and the
+    squared distance d to the nearest of the training inputs, in units of their own distance $\ell$:
 
-    $$V(x) = \tfrac12\big(1 + |z|^2/D\big)\,\frac{a u}{1 + a u}, \qquad u = \frac{r}{1 - r}\,\frac{d^2}{\ell^2} .$$
+    $$V(x) = P\,\frac{a u}{1 + a u}, \qquad u = r\,\frac{d^2}{\ell^2}, \qquad
+    P = \min\big(\tfrac12 (1 + |z|^2/D), 9\big) .$$
 
-    Near the data V is proportional to the amplitude a; far away it is the prior variance of a standardised target,
-    whatever a is. All is closed form: one sweep over the training inputs.
+    Near the data V is proportional to the amplitude a. Far away it is P whatever a is: the variance of a standardised
+    target, 1, among the training inputs, and larger outside, as for a straight line that was not seen there. All is
+    closed form: one sweep over the training inputs.
 
     Args:
         inputs: numbers that describe an input, D.
@@ -89,7 +91,8 @@ class Novelty(nn.Module):
         std = torch.where(std > 1e-9, std, 1.0)
         scaled = (known - centre) / std
         variances, axes = torch.linalg.eigh(scaled.T @ scaled / len(scaled))
-        whiten = axes / (variances.clamp(min=0) + SHRINKAGE).sqrt() / std[:, None]
+        few = known.shape[1] / (known.shape[1] + rows)  # with fewer rows than inputs, variances say little
+        whiten = axes / ((1 - few) * variances.clamp(min=0) + max(few, SHRINKAGE)).sqrt() / std[:, None]
         unit = _typical_distance((apart - centre) @ whiten)
         whiten = whiten / unit  # distances are in that unit from here on
         self.scale = unit.to(self.scale)
@@ -103,28 +106,25 @@ class Novelty(nn.Module):
     def forward(self, described: Tensor) -> tuple[Tensor, Tensor]:
         """How new, u, and prior variance, both (...), of inputs (..., inputs)."""
         white = self._white(described)
-        own = white.square().sum(-1)
-        to_kept = torch.addmm(self.kept.square().sum(-1), white.flatten(0, -2), self.kept.T, alpha=-2)
-        nearest = own + to_kept.amin(-1).view(own.shape)  # |a - b|^2 = |a|^2 + (|b|^2 - 2 a b)
-        newness = (self._features(white) @ self.factor).square().sum(-1).clamp(max=NEWEST)
-        u = newness / (1 - newness) * nearest.clamp(min=NEAREST)
-        size = own * self.scale**2 / white.shape[-1]  # of an average training input: 1
+        flat = white.flatten(0, -2)  # nearest is where |b|^2 - 2 a b is least; the distance itself without cancellation
+        least = torch.addmm(self.kept.square().sum(-1), flat, self.kept.T, alpha=-2).argmin(-1)
+        nearest = (flat - self.kept[least]).square().sum(-1).view(white.shape[:-1])
+        newness = (self._features(white) @ self.factor).square().sum(-1)
+        u = newness.clamp(min=KNOWN) * nearest.clamp(min=NEAREST)
+        size = white.square().mean(-1) * self.scale**2  # of an average training input: 1
         return u, ((1 + size) / 2).clamp(max=FARTHEST)
 
     def variance(self, new: Tensor, prior: Tensor) -> Tensor:
         """V, of what `forward` gives."""
-        weighed = self.log_amplitude.exp() * new
-        return prior * weighed / (1 + weighed)
+        return prior * torch.sigmoid(self.log_amplitude + new.log())
 
-    def amplitude_for(self, new: Tensor, prior: Tensor, variance: Tensor) -> Tensor:
-        """Logarithm of the amplitude with which the mean of V over some inputs is `variance`, by bisection."""
-        low, high = variance.new_tensor(-30.0), variance.new_tensor(30.0)
-        for _ in range(30):
+    def set_amplitude(self, new: Tensor, prior: Tensor, enough: Callable[[Tensor], bool]) -> None:
+        """Largest amplitude whose V over some inputs is not `enough`, by bisection: `enough` must be monotone."""
+        low, high = -40.0, 40.0
+        for _ in range(40):
             middle = (low + high) / 2
-            weighed = middle.exp() * new
-            enough = (prior * weighed / (1 + weighed)).mean() > variance
-            low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
-        return (low + high) / 2
+            self.log_amplitude.fill_(middle)
+            low, high = (low, middle) if enough(self.variance(new, prior)) else (middle, high)
 
     def _white(self, described: Tensor) -> Tensor:
         return (described - self.centre) @ self.whiten
@@ -135,9 +135,9 @@ class Novelty(nn.Module):
 
 
 def _typical_distance(points: Tensor) -> Tensor:
-    """Median distance to the nearest other point; repeated points do not count."""
+    """Median distance to the fifth nearest other point: repeated measurements may lie on top of each other."""
     distance = torch.cdist(points, points)
-    distance[distance <= 1e-6] = math.inf
-    nearest = distance.amin(1) if len(points) > 1 else distance.new_ones(1)
-    nearest = nearest[torch.isfinite(nearest)]
+    order = min(NEIGHBOUR, len(points) - 1)
+    nearest = distance.kthvalue(order + 1, dim=1).values  # the first is the point itself
+    nearest = nearest[nearest > 1e-6]
     return nearest.median() if len(nearest) else points.new_ones(())
