@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from nsac.bench.shift_grid import CONFIGS
 from nsac.bench.task import load_task
@@ -51,10 +52,12 @@ def growth_figure(runs: list[Grown]) -> Figure:
             for kind, colour in (("error", INK), ("aleatoric", ORANGE), ("epistemic", BLUE)):
                 values = [[getattr(r, kind) for r in runs if (r.task, r.share) == (name, share)] for share in SHARES]
                 means = [float(np.mean(v)) for v in values]
-                axes.plot(SHARES, means, "o-", color=colour)
                 label = {"error": "root mean square error"}.get(kind, f"{kind} deviation")
-                axes.annotate(label, (SHARES[1], means[1]), (4, 6), textcoords="offset points", color=colour)
+                axes.plot(SHARES, means, "o-", color=colour, label=label)
             axes.set(xscale="log", yscale="log", xlabel="share of the training rows", title=name)
             axes.set_xticks(SHARES, ["1/8", "1/4", "1/2", "all"])
             axes.minorticks_off()
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter("{x:g}")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
