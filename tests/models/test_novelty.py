@@ -6,6 +6,7 @@ from nsac.core import matched_normal
 from nsac.methods import METHODS, NSACMethod, Problem
 from nsac.models import Novelty
 from nsac.models.encoders import SeriesEncoder, TableEncoder, WindowEncoder
+from nsac.models.novelty import _argmin
 from nsac.training import TensorData, TrainConfig, fit
 from nsac.uncertainty import ood_auroc
 from problems import scattered, sine, walk
@@ -79,6 +80,11 @@ def test_the_amplitude_gives_the_mean_variance_that_was_asked_for(generator):
     new, prior = novelty(x[400:])
     novelty.set_amplitude(new, prior, lambda v: v.mean() > 0.02)
     assert novelty.variance(new, prior).mean().item() == pytest.approx(0.02, rel=1e-3)
+
+
+def test_the_nearest_prototype_is_found(generator):
+    values = torch.randn(40, 2000, generator=generator)
+    assert torch.equal(_argmin(values), values.argmin(-1))
 
 
 # Descriptions.

@@ -22,6 +22,9 @@ SHRINKAGE = 0.01
 ROWS, NEIGHBOURS, PROTOTYPES = 20_000, 1_000, 2_000
 """Training inputs that are looked at, those whose distances set the unit, and those kept to measure distances to."""
 
+BLOCK = 100
+"""Prototypes whose distances are compared together; their number is a multiple of it."""
+
 NEIGHBOUR = 5
 """Which neighbour's distance is typical."""
 
@@ -107,7 +110,7 @@ class Novelty(nn.Module):
         """How new, u, and prior variance, both (...), of inputs (..., inputs)."""
         white = self._white(described)
         flat = white.flatten(0, -2)  # nearest is where |b|^2 - 2 a b is least; the distance itself without cancellation
-        least = torch.addmm(self.kept.square().sum(-1), flat, self.kept.T, alpha=-2).argmin(-1)
+        least = _argmin(torch.addmm(self.kept.square().sum(-1), flat, self.kept.T, alpha=-2))
         nearest = (flat - self.kept[least]).square().sum(-1).view(white.shape[:-1])
         newness = (self._features(white) @ self.factor).square().sum(-1)
         u = newness.clamp(min=KNOWN) * nearest.clamp(min=NEAREST)
@@ -132,6 +135,14 @@ class Novelty(nn.Module):
     def _features(self, white: Tensor) -> Tensor:
         angle = torch.addmm(self.phase, white.flatten(0, -2) / LENGTH, self.frequency).unflatten(0, white.shape[:-1])
         return math.sqrt(2 / FEATURES) * angle.cos()
+
+
+def _argmin(values: Tensor) -> Tensor:
+    """Where each row is least. The least value of blocks first: `argmin` alone takes ten times as long as `amin`."""
+    blocks = values.unflatten(-1, (-1, BLOCK))
+    best = blocks.amin(-1).argmin(-1)
+    within = blocks[torch.arange(len(values), device=values.device), best].argmin(-1)
+    return best * BLOCK + within
 
 
 def _typical_distance(points: Tensor) -> Tensor:
