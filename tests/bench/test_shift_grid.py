@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from nsac.bench import shift_grid
 from nsac.bench.growth import SHARES, Grown, growth_figure
-from nsac.bench.shift_grid import cost_table, detection_table, known_table, page, read_kept, run_kept, run_shifts
+from nsac.bench.shift_grid import cost_table, detection_table, page, read_kept, run_kept, run_shifts
 from nsac.cli.main import app
 from nsac.training import TrainConfig
 
@@ -53,7 +53,6 @@ def test_the_table_is_printed_and_missing_records_are_one_line(data, tmp_path, q
     result = CliRunner().invoke(app, ["bench", "shifts", "--out", str(tmp_path)])
     assert result.exit_code == 2 and "has no records" in result.output
     run_kept(tmp_path, "concrete", "nsac", 0)
-    assert len(known_table(read_kept(tmp_path))) == 1
     result = CliRunner().invoke(app, ["bench", "shifts", "--out", str(tmp_path)])
     assert result.exit_code == 0 and "AUROC" in result.output
     assert CliRunner().invoke(app, ["bench", "shifts", "--method", "none"]).exit_code == 2

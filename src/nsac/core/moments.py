@@ -1,4 +1,4 @@
-"""Variance over draws: how it splits, and how large it will be."""
+"""Moments over draws: how their variance splits, and draws whose moments are right."""
 
 import torch
 from torch import Tensor
