@@ -160,14 +160,16 @@ class LinearReader(nn.Module):
         generator: torch.Generator | None,
         shared: bool,
         doubt: Callable[[], Tensor] | None = None,
+        noise: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Draws of mean and log standard deviation, (N, B, outputs), or (N, B, Q, outputs).
 
-        With `doubt`, which gives (B, Q), the mean varies by that over draws, on average over outputs.
+        With `doubt`, which gives (B, Q), the mean varies by that over draws, on average over outputs. `noise`, as
+        `network.noise` draws it, takes the place of a generator.
         """
         seen = network.encoder(batch)
         warn_single_key(seen.tokens.shape[1], network.config.topk, None)
-        noise = network.noise(seen, num_samples, generator, shared)
+        noise = network.noise(seen, num_samples, generator, shared) if noise is None else noise
         h = gelu(self.query(seen.query))
         gate = 1 + self.gate(h)  # b q (h d)
         per_head = gate.unflatten(-1, (self.heads, -1)).permute(3, 0, 2, 1).unsqueeze(1)  # d 1 b h q

@@ -141,7 +141,7 @@ def _argmin(values: Tensor) -> Tensor:
     """Where each row is least. The least value of blocks first: `argmin` alone takes ten times as long as `amin`."""
     blocks = values.unflatten(-1, (-1, BLOCK))
     best = blocks.amin(-1).argmin(-1)
-    within = blocks[torch.arange(len(values), device=values.device), best].argmin(-1)
+    within = blocks[torch.arange(values.shape[0], device=values.device), best].argmin(-1)
     return best * BLOCK + within
 
 
