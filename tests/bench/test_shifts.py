@@ -4,8 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from nsac.bench import shifts
-from nsac.bench.shifts import CHOOSING, REPORTED, SCENES, detection, evaluate, evaluate_detector, make_scene, references
+from nsac.bench import scenes as stage
+from nsac.bench.shifts import (
+    CHOOSING,
+    CONFIRMING,
+    REPORTED,
+    SCENES,
+    detection,
+    evaluate,
+    evaluate_detector,
+    make_scene,
+    references,
+)
 from nsac.datasets.store import present
 from nsac.datasets.uci import COLUMNS
 from nsac.methods import METHODS, Problem
@@ -29,6 +39,11 @@ def sets(scene):
 def test_what_is_reported_is_never_chosen_by():
     assert not set(REPORTED) & set(CHOOSING)
     assert set(REPORTED) | set(CHOOSING) == {kind for kinds in SCENES.values() for kind in kinds}
+
+
+def test_scenes_that_confirm_have_reported_kinds_alone():
+    assert all(set(SCENES[name]) <= set(REPORTED) for name in CONFIRMING)
+    assert {kind for name in CONFIRMING for kind in SCENES[name]} == set(REPORTED)
 
 
 @needs_data
@@ -56,7 +71,7 @@ def test_no_training_row_comes_back(scenes, name):
 
 
 @needs_data
-@pytest.mark.parametrize("name", ["ettm1", "jena"])
+@pytest.mark.parametrize("name", ["ettm1", "jena", "jena/winter"])
 def test_no_part_of_a_training_window_is_in_another_set(scenes, name):
     scene = scenes[name]
     trained, *others = (
@@ -77,13 +92,13 @@ def test_inputs_are_standardised_by_the_training_rows_alone(scenes, name):
 
 @needs_data
 def test_other_rows_elsewhere_leave_training_as_it_is(scenes, monkeypatch):
-    load = shifts.load_bearing
+    load = stage.load_bearing
 
     def worn(rig, name):
         run = load(rig, name)
         return run if name in ("1_1", "1_2", "1_3") else dataclasses.replace(run, features=run.features * 2)
 
-    monkeypatch.setattr(shifts, "load_bearing", worn)
+    monkeypatch.setattr(stage, "load_bearing", worn)
     changed = make_scene("bearings", seed=1)
     for a, b in zip(sets(scenes["bearings"])[:3], sets(changed)[:3], strict=True):
         assert torch.equal(a.columns["x"], b.columns["x"]) and torch.equal(a.columns["y"], b.columns["y"])
@@ -111,7 +126,7 @@ def test_a_frozen_sensor_holds_one_value_for_half_the_window_or_more(scenes):
     before, after = (d.columns["x"] for d in (scenes["jena"].inside, scenes["jena"].outside["frozen_sensor"].data))
     altered = (before != after).any(1)
     assert (altered.sum(1) <= 1).all()
-    late = after[:, -shifts.LOOKBACK // 2 :].mT[altered]
+    late = after[:, -stage.LOOKBACK // 2 :].mT[altered]
     assert (late == late[:, :1]).all()
 
 
