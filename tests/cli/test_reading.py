@@ -1,0 +1,127 @@
+import gzip
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nsac.cli.reading import TableError, find_columns, read_table
+
+GOOD = "time,a,kind,y\n2024-01-01,1.5,red,2\n2024-01-02,,blue,3\n2024-01-03,2.5,red,4.25\n"
+
+
+def written(tmp_path, content, name="table.csv"):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def refused(tmp_path, content, name="table.csv"):
+    with pytest.raises(TableError) as err:
+        read_table(written(tmp_path, content, name))
+    assert "\n" not in str(err.value)
+    return str(err.value)
+
+
+def test_csv_gzip_and_parquet_are_one_table(tmp_path):
+    frame = read_table(written(tmp_path, GOOD))
+    assert list(frame.columns) == ["time", "a", "kind", "y"] and frame["y"].tolist() == [2, 3, 4.25]
+    assert frame["a"].isna().tolist() == [False, True, False]
+    pd.testing.assert_frame_equal(frame, read_table(written(tmp_path, gzip.compress(GOOD.encode()), "t.csv.gz")))
+    frame.to_parquet(tmp_path / "t.parquet")
+    pd.testing.assert_frame_equal(frame, read_table(tmp_path / "t.parquet"))
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_other_delimiters_are_found(tmp_path, delimiter):
+    frame = read_table(written(tmp_path, GOOD.replace(",", delimiter)))
+    pd.testing.assert_frame_equal(frame, read_table(written(tmp_path, GOOD, "comma.csv")))
+
+
+def test_a_decimal_comma_and_a_byte_order_mark_are_read(tmp_path):
+    frame = read_table(written(tmp_path, "\ufeffx;y\r\n1,5;2\r\n-2,25;3\r\n"))
+    assert list(frame.columns) == ["x", "y"] and frame["x"].tolist() == [1.5, -2.25]
+
+
+def test_a_column_without_a_name_is_left_out_and_said_so(tmp_path):
+    told = []
+    frame = read_table(written(tmp_path, ",x,y\n0,5,6\n1,7,8\n"), note=told.append)
+    assert list(frame.columns) == ["x", "y"] and frame["x"].tolist() == [5, 7] and "column 1" in told[0]
+
+
+def test_a_column_may_be_read_as_text(tmp_path):
+    path = written(tmp_path, "zip,y\n01234,1\n98765,2\nA1,3\n")
+    with pytest.raises(TableError, match=r"'zip' holds numbers, but 'A1' in row 3.*--category zip"):
+        read_table(path)
+    assert read_table(path, text=["zip"])["zip"].tolist() == ["01234", "98765", "A1"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "is empty"),
+        ("\n\n  \n", "is empty"),
+        ("a,b\n", "no rows"),
+        ("a,b,a\n1,2,3\n", "more than one column 'a'"),
+        ("1.5,2\n3,4\n", "numbers in its first line"),
+        ("a,b\n1,2\n3,4,5\n", "line 3 has 3 fields, the header 2"),
+        ("a,b\n1,2,3\n4,5,6\n", "more fields than its header"),
+        ("a,b\n1,2\nabc,3\n4,5\n", "'a' holds numbers, but 'abc' in row 2"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "binary data"),
+        (b"a,b\n1,\xff\xfe\xfd\n", "UTF-8"),
+        (gzip.compress(GOOD.encode())[:-12], "not a whole gzip file"),
+        (b"PAR1 and then nothing", "not a whole Parquet file"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_line(tmp_path, content, says):
+    assert says in refused(tmp_path, content)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    for path in (tmp_path / "nothing.csv", tmp_path):
+        with pytest.raises(TableError, match="cannot be read"):
+            read_table(path)
+
+
+def test_a_name_that_is_no_column_gets_the_nearest_suggested(tmp_path):
+    frame = read_table(written(tmp_path, GOOD))
+    with pytest.raises(TableError, match="no column 'tiem'. Did you mean 'time'"):
+        find_columns(frame, ["y", "tiem"], tmp_path)
+
+
+def test_without_pyarrow_the_way_out_is_told(tmp_path, monkeypatch):
+    def missing(*_, **__):
+        raise ImportError("pyarrow")
+
+    monkeypatch.setattr(pd, "read_parquet", missing)
+    assert "nsac[parquet]" in refused(tmp_path, b"PAR1....PAR1")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=200) | st.text("0123456789.,;\t\n\"'ab-eNA ", max_size=120).map(str.encode))
+def test_any_bytes_are_a_table_or_a_named_error(tmp_path_factory, content):
+    path = written(tmp_path_factory.mktemp("fuzz", numbered=True), content)
+    try:
+        frame = read_table(path)
+    except TableError as err:
+        assert "\n" not in str(err)
+    else:
+        assert len(frame) and frame.columns.is_unique
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 10_000), st.integers(0, 255), st.sampled_from(["csv", "gz", "parquet"]))
+def test_a_flipped_byte_is_a_table_or_a_named_error(tmp_path_factory, place, byte, kind):
+    folder = tmp_path_factory.mktemp("flip", numbered=True)
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "kind": ["a", "b", "a"], "y": [1, 2, 3]})
+    if kind == "parquet":
+        frame.to_parquet(folder / "t")
+        content = bytearray((folder / "t").read_bytes())
+    else:
+        content = bytearray(frame.to_csv(index=False).encode())
+        content = bytearray(gzip.compress(content)) if kind == "gz" else content
+    content[place % len(content)] = byte
+    try:
+        read_table(written(folder, bytes(content), "t"))
+    except TableError as err:
+        assert "\n" not in str(err)
