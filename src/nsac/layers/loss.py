@@ -55,7 +55,7 @@ class NSACLoss(nn.Module):
         Args:
             layer: `NSAC`, or any model that takes `x`, `num_samples` and `generator` and returns draws.
             x: (B, T, F).
-            y: targets, shaped as one draw of the mean.
+            y: targets, shaped as one draw of the mean; NaN where nothing was observed, which is left out.
             generator: source of all noise.
             **inputs: what else the layer takes (`times`, `mask`, `query_times`, ...); tensors of two or more axes have
                 the batch first.
@@ -83,7 +83,7 @@ class NSACLoss(nn.Module):
         if not self.reg_weight:
             return nll
         var_ood = epistemic[batch:].mean()
-        eps = RELATIVE_EPS * y.var(correction=0) + torch.finfo(y.dtype).tiny
+        eps = RELATIVE_EPS * y[~y.isnan()].var(correction=0).nan_to_num() + torch.finfo(y.dtype).tiny
         reg = torch.log1p(var_id / (var_ood + eps))
         self.parts |= {"reg": reg.detach(), "var_ood": var_ood.detach()}
         return nll + self.reg_weight * reg
@@ -98,8 +98,27 @@ class NSACLoss(nn.Module):
 
 
 def gaussian_nll(mean: Tensor, log_std: Tensor, y: Tensor) -> Tensor:
-    r"""Mean of $\frac12[\log 2\pi + 2s + (y - \mu)^2 e^{-2s}]$, with $s$ = `log_std`."""
-    return 0.5 * (math.log(2 * math.pi) + 2 * log_std + (y - mean) ** 2 * torch.exp(-2 * log_std)).mean()
+    r"""Mean of $\frac12[\log 2\pi + 2s + (y - \mu)^2 e^{-2s}]$, with $s$ = `log_std`, over known targets."""
+    known, y = fill_unknown(y, mean)
+    return 0.5 * known_mean(math.log(2 * math.pi) + 2 * log_std + (y - mean) ** 2 * torch.exp(-2 * log_std), known)
+
+
+def fill_unknown(y: Tensor, value: Tensor) -> tuple[Tensor | None, Tensor]:
+    """Which targets are known (None: all of them), and the targets with `value`, as a constant, where one is NaN.
+
+    A NaN that is only weighed by 0 would still be NaN in the gradient.
+    """
+    known = ~y.isnan()
+    if torch.compiler.is_compiling() or not known.all():
+        return known, torch.where(known, y, value.detach())
+    return None, y
+
+
+def known_mean(terms: Tensor, known: Tensor | None) -> Tensor:
+    """Mean of the terms, (..., *targets), whose target is known; 0 if none is."""
+    if known is None:
+        return terms.mean()
+    return (terms * known).sum() / (known.sum() * (terms.numel() // known.numel())).clamp(min=1)
 
 
 def _rows(value, rows):

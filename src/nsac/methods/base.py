@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from nsac._checks import check_choice, check_finite, check_int, check_shape
+from nsac._checks import check_choice, check_finite, check_int, check_known, check_shape
 from nsac.layers import Draws
 from nsac.models import FrameEncoder, NetworkConfig, SeriesEncoder, TableEncoder, WindowEncoder
 from nsac.models.encoders import AbstractEncoder, Batch
@@ -54,6 +54,8 @@ class Problem:
     """tables: learned slots, or one token per feature"""
     skip: bool = False
     """windows: whether the head sees the window directly"""
+    missing_targets: bool = False
+    """whether targets may be NaN, that is not observed: likelihoods leave them out, row by row and output by output"""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     """sizes, the same for every method"""
 
@@ -102,12 +104,14 @@ class AbstractMethod(nn.Module, ABC):
         """
 
     def target(self, batch: Batch) -> Tensor:
-        """The batch's `y`, which must be finite and have the outputs as its last axis."""
+        """The batch's `y`, with the outputs as its last axis; finite, or NaN if targets may be missing."""
         y, shape = batch["y"], (len(batch["x"]), self.problem.outputs)
         if self.problem.kind == "series":
             shape = (shape[0], -1, shape[1])
         check_shape("y", y, "(rows, [queries,] outputs)", shape, hint=" For one output add an axis: `y[:, None]`.")
-        if not torch.compiler.is_compiling():
+        if self.problem.missing_targets:
+            check_known("y", y, missing=True)
+        elif not torch.compiler.is_compiling():
             check_finite("y", y)
         return y
 
@@ -121,7 +125,11 @@ class AbstractMethod(nn.Module, ABC):
     def validation(self, batch: Batch, generator: torch.Generator | None = None) -> tuple[Tensor, int]:
         """Sum of the negative log-likelihood over the targets of a batch, and their number."""
         y = self.target(batch)
-        return -self.predict(batch, 10, generator).log_prob(y).sum(), y.numel()
+        each = -self.predict(batch, 10, generator).log_prob(y)
+        if not self.problem.missing_targets:
+            return each.sum(), y.numel()
+        known = ~y.isnan()
+        return each[known].sum(), int(known.sum())
 
 
 class AbstractTrainable(AbstractMethod):

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from nsac.layers import Draws
+from nsac.layers.loss import fill_unknown, known_mean
 from nsac.methods.base import AbstractTrainable, Problem, method
 from nsac.models import Head, Trunk
 from nsac.models.encoders import Batch
@@ -73,9 +74,9 @@ class DeepEvidential(AbstractTrainable):
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Likelihood, and a price on evidence where the mean is wrong."""
         gamma, nu, alpha, beta = self.evidence(batch)
-        y = self.target(batch)
+        known, y = fill_unknown(self.target(batch), gamma)
         # Double precision: for large alpha the terms are huge and nearly cancel.
-        nll = nig_nll(*(z.double() for z in (gamma, nu, alpha, beta, y))).mean().to(y)
-        reg = ((y - gamma).abs() * (2 * nu + alpha)).mean()
+        nll = known_mean(nig_nll(*(z.double() for z in (gamma, nu, alpha, beta, y))), known).to(y)
+        reg = known_mean((y - gamma).abs() * (2 * nu + alpha), known)
         self.parts = {"nll": nll.detach(), "reg": reg.detach()}
         return nll + self.reg_weight * reg

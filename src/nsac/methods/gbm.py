@@ -63,10 +63,11 @@ class QuantileBoosting(AbstractSolved):
         y = torch.cat([self.target(batch) for batch in batches]).double().numpy()
         for i, quantile in enumerate(QUANTILES):
             for j in range(self.problem.outputs):
+                known = ~np.isnan(y[:, j])
                 model = HistGradientBoostingRegressor(
                     loss="quantile", quantile=quantile, max_iter=self.rounds, max_leaf_nodes=self.leaves,
                     learning_rate=0.05, early_stopping=False, random_state=self.seed,  # pyright: ignore
-                ).fit(x, y[:, j])  # fmt: skip
+                ).fit(x[known], y[known, j])  # fmt: skip
                 self._keep(i, j, model)
 
     def _keep(self, i: int, j: int, model) -> None:

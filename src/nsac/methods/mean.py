@@ -37,15 +37,18 @@ class TrainingMean(AbstractSolved):
         if self.problem.kind == "series":
             asked = torch.stack([torch.stack(batch["query_times"].aminmax()) for batch in sweep(train)])
             self.range = torch.stack([asked[:, 0].min(), asked[:, 1].max()]).to(self.range)
-        count = self.mean.new_zeros(len(self.mean), 1).double()
-        total, square = (torch.zeros_like(self.mean).double() for _ in range(2))
+        count, total, square = (torch.zeros_like(self.mean).double() for _ in range(3))
         for batch in sweep(train):
             y, bins = self.target(batch).double().flatten(0, -2), self._bins(batch).flatten()
-            count.index_add_(0, bins, torch.ones_like(y[:, :1]))
-            total.index_add_(0, bins, y)
-            square.index_add_(0, bins, y.square())
+            for moment, values in (
+                (count, (~y.isnan()).to(y)),
+                (total, y.nan_to_num()),
+                (square, y.nan_to_num().square()),
+            ):
+                moment.index_add_(0, bins, values)
         few = count < 2
         count, total, square = (torch.where(few, v.sum(0, keepdim=True), v) for v in (count, total, square))
+        count = count.clamp(min=1)
         mean = total / count
         self.mean = mean.to(self.mean)
         self.log_std = (0.5 * (square / count - mean.square()).clamp(min=1e-12).log()).to(self.log_std)

@@ -25,9 +25,11 @@ class _Repeat(AbstractSolved):
         return Draws(mean, self.log_std.expand_as(mean))
 
     def solve(self, train: Rows, validation: Rows) -> None:
-        """Root mean square error per output."""
-        total = sum((self.target(batch) - self._value(batch)).square().sum(0) for batch in sweep(train))
-        self.log_std = 0.5 * (torch.as_tensor(total) / len(train)).clamp(min=1e-12).log()
+        """Root mean square error per output, over the targets that are known."""
+        errors = [(self.target(batch) - self._value(batch)).square() for batch in sweep(train)]
+        total = torch.stack([error.nansum(0) for error in errors]).sum(0)
+        count = torch.stack([(~error.isnan()).sum(0) for error in errors]).sum(0)
+        self.log_std = 0.5 * (total / count.clamp(min=1)).clamp(min=1e-12).log()
 
     def _value(self, batch: Batch) -> Tensor:
         if self.name not in batch:

@@ -94,15 +94,16 @@ class NSACMethod(AbstractTrainable):
             }
             p, news = self.predict(batch), self._news(batch)
             per_query = [v.unsqueeze(-1) if p.mean.ndim == 3 else v for v in news]
-            parts.append(((p.mean - self.target(batch)).square(), p.aleatoric, *per_query))
+            error = (p.mean - self.target(batch)).square()
+            parts.append((error, p.aleatoric.masked_fill(error.isnan(), math.nan), *per_query))
         error, aleatoric, new, prior = (torch.cat(part) for part in zip(*parts, strict=True))
         least = min(LEAST_SHARE / len(train) ** 0.5, LARGEST_LEAST)
-        share = (error.mean() - aleatoric.mean()).clamp(min=least * error.mean().item(), max=MOST)
-        ratio = min((1 - least) * (error / aleatoric).median().item(), CHI_MEDIAN)
+        share = (error.nanmean() - aleatoric.nanmean()).clamp(min=least * error.nanmean().item(), max=MOST)
+        ratio = min((1 - least) * (error / aleatoric).nanmedian().item(), CHI_MEDIAN)
         self.novelty.set_amplitude(
             new,
             prior,
-            lambda v: bool(v.mean() > share) or (error / (aleatoric + v)).median().item() < ratio,
+            lambda v: bool(v.mean() > share) or (error / (aleatoric + v)).nanmedian().item() < ratio,
         )
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:

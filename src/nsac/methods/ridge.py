@@ -51,23 +51,33 @@ class Ridge(AbstractSolved):
         return Draws(mean, self.log_std.expand_as(mean))
 
     def solve(self, train: Rows, validation: Rows) -> None:
-        """Normal equations in one sweep; the penalty that does best on validation."""
-        size = len(self.weight)
-        gram, moment = torch.zeros(size, size).double(), torch.zeros(size, self.problem.outputs).double()
-        for batch in sweep(train):
-            design = self._design(batch)
-            gram += design.T @ design
-            moment += design.T @ self.target(batch).double()
-        eye = torch.eye(size, dtype=torch.float64)
-        eye[-1, -1] = 0  # the intercept is free
-        tried = [torch.linalg.solve(gram + a * len(train) * eye, moment) for a in PENALTIES]
-        errors = torch.zeros(len(tried), self.problem.outputs).double()
+        """Normal equations; the penalty that does best on validation."""
+        outputs = self.problem.outputs
+        whole = not any(self.target(batch).isnan().any() for batch in sweep(train))
+        groups = [slice(None)] if whole else [slice(i, i + 1) for i in range(outputs)]  # each has rows of its own
+        tried = torch.cat([self._candidates(train, group) for group in groups], -1)
+        errors, count = torch.zeros(len(tried), outputs).double(), torch.zeros(outputs)
         for batch in sweep(validation):
             design, y = self._design(batch), self.target(batch).double()
-            errors += torch.stack([(y - design @ weight).square().sum(0) for weight in tried])
+            errors += torch.stack([(y - design @ weight).square().nansum(0) for weight in tried])
+            count += (~y.isnan()).sum(0)
         best = int(errors.sum(1).argmin())
         self.weight = tried[best].to(self.weight).contiguous()  # as it will be when it is loaded: products keep bits
-        self.log_std = (0.5 * (errors[best] / len(validation)).clamp(min=1e-12).log()).to(self.log_std)
+        self.log_std = (0.5 * (errors[best] / count.clamp(min=1)).clamp(min=1e-12).log()).to(self.log_std)
+
+    def _candidates(self, train: Rows, outputs: slice) -> Tensor:
+        """Weights of outputs that have the same rows, (penalties, features, outputs), in one sweep."""
+        size, rows = len(self.weight), 0
+        gram, moment = torch.zeros(size, size).double(), torch.zeros(size, self.problem.outputs).double()[:, outputs]
+        for batch in sweep(train):
+            design, y = self._design(batch), self.target(batch)[:, outputs].double()
+            known = ~y[:, 0].isnan()
+            design, y, rows = design[known], y[known], rows + int(known.sum())
+            gram += design.T @ design
+            moment += design.T @ y
+        eye = torch.eye(size, dtype=torch.float64)
+        eye[-1, -1] = 0 if rows else 1  # the intercept is free
+        return torch.stack([torch.linalg.solve(gram + a * max(rows, 1) * eye, moment) for a in PENALTIES])
 
     def _design(self, batch: Batch) -> Tensor:
         features = flat_features(batch, self.problem).double()
