@@ -1,0 +1,18 @@
+"""Estimators for tables and series: the scikit-learn door, and model folders."""
+
+from typing import TYPE_CHECKING
+
+from nsac.estimators.files import ModelError as ModelError
+from nsac.estimators.files import load as load
+
+if TYPE_CHECKING:
+    from nsac.estimators.regressor import NSACRegressor as NSACRegressor
+
+
+def __getattr__(name: str):
+    """The estimators, when they are asked for: scikit-learn takes a second to import."""
+    if name == "NSACRegressor":
+        from nsac.estimators.regressor import NSACRegressor
+
+        return NSACRegressor
+    raise AttributeError(f"module 'nsac.estimators' has no attribute {name!r}")

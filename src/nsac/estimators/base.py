@@ -1,0 +1,234 @@
+"""What the two estimators share: members trained on folds, their mixture, its calibration, and files."""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
+from os import PathLike
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from nsac._checks import check_choice
+from nsac.estimators.calibrated import Calibration
+from nsac.estimators.files import write_model
+from nsac.methods import METHODS, AbstractMethod, Problem
+from nsac.methods.base import sweep
+from nsac.models import NetworkConfig
+from nsac.training import DivergedError, ProgressBar, TrainConfig, fit
+from nsac.training.contract import Data
+from nsac.uncertainty import Prediction
+
+DRAWS = 20
+"""Draws of each member."""
+PREDICTION_BATCH = 1024
+"""Rows predicted at a time: bounds memory."""
+CALM = 0.1
+"""If training diverges it begins once more, with this share of the learning rate."""
+LARGEST = 100_000
+"""No size in a model file may be larger."""
+
+Part = tuple[np.ndarray, np.ndarray]
+"""Row numbers a member trains on, and those that choose its weights."""
+E = TypeVar("E", bound="AbstractEstimator")
+
+
+class AbstractEstimator(BaseEstimator, ABC):
+    """Several members of one method, each trained on its own part of the rows; they predict as one mixture.
+
+    A subclass has an `__init__` that stores its arguments, the five below among them. Its `fit` makes a `Problem` and
+    data with standardised float32 tensors, calls `_learn`, and sets what it needs to turn inputs into such data and
+    predictions into the unit of the target. To predict it calls `_draws`, some thousand rows at a time where there are
+    many, and corrects what it gets with `calibration_.apply` or `calibration_.interval`. For files it implements `_own`
+    and `_restore`.
+    """
+
+    method: str
+    folds: int
+    training: dict[str, Any] | None
+    random_state: Any
+    verbose: bool
+
+    kind: ClassVar[str]
+    """of `Problem`"""
+
+    @abstractmethod
+    def _training(self, rows: int) -> dict[str, Any]:
+        """Fields of `TrainConfig` for so many training rows, where they differ from the default."""
+
+    @abstractmethod
+    def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What else a fitted estimator knows: plain values for JSON, and tensors."""
+
+    @abstractmethod
+    def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Set what `_own` gave. Members and calibration are there already. Whatever it raises becomes a ModelError."""
+
+    def save(self, folder: str | PathLike) -> None:
+        """Write a folder that `nsac.load` reads: safetensors and JSON, whole or not at all."""
+        check_is_fitted(self)
+        write_model(folder, *self._to_files())
+
+    def _learn(self, problem: Problem, rows: Data, calibration: Data, parts: Sequence[Part], seed: int) -> None:
+        """Fit one member per part and calibrate their mixture; sets `problem_`, `members_`, `seeds_`, `calibration_`.
+
+        Args:
+            problem: what the data looks like.
+            rows: what `parts` point into; floats in float32.
+            calibration: rows that are used for nothing else; NaN in `y` was not observed.
+            parts: training and validation rows of each member.
+            seed: fixes all that is random.
+        """
+        self.problem_ = problem
+        self.seeds_ = [(seed + 10_007 * k) % 2**31 for k in range(len(parts))]
+        with alone():
+            self.members_ = [self._member(rows, part, s) for part, s in zip(parts, self.seeds_, strict=True)]
+            y = torch.cat([batch["y"] for batch in sweep(calibration, PREDICTION_BATCH)])
+            self.calibration_ = Calibration.fit(self._draws(calibration), y.double())
+
+    def _member(self, rows: Data, part: Part, seed: int) -> AbstractMethod:
+        given = self._training(len(part[0])) | dict(self.training or {})
+        config = TrainConfig.from_dict({"accelerator": "cpu", "explode": 1e30} | given)  # clipping is enough
+        train, validation = (Subset(rows, each) for each in part)
+        for share in (1.0, CALM):
+            member = METHODS[self.method](self.problem_, seed=seed)  # pyright: ignore[reportCallIssue]
+            calm = TrainConfig.from_dict(asdict(config) | {"learning_rate": share * config.learning_rate})
+            try:
+                with ProgressBar(description=self.method) if self.verbose else contextlib.nullcontext() as report:
+                    fit(member, train, validation, calm, seed=seed, report=report)
+                break
+            except DivergedError:
+                if share == CALM:
+                    raise
+        return member.cpu().double().eval()
+
+    def _draws(self, data: Data) -> Prediction:
+        """The mixture of all members, as they are (not calibrated), in standardised units and double precision.
+
+        A row's draws do not depend on the other rows.
+        """
+        with alone(), torch.no_grad():
+            parts = [self._mixture(batch) for batch in sweep(data, PREDICTION_BATCH)]
+        return Prediction(torch.cat([p.mean_draws for p in parts], 1), torch.cat([p.log_std_draws for p in parts], 1))
+
+    def _mixture(self, batch: dict[str, Tensor]) -> Prediction:
+        batch = {name: v.double() if v.is_floating_point() else v for name, v in batch.items()}
+        each = [member.predict(batch, DRAWS) for member in self.members_]
+        return Prediction(torch.cat([p.mean_draws for p in each]), torch.cat([p.log_std_draws for p in each]))
+
+    def _check_method(self) -> None:
+        check_choice("method", self.method, [name for name, cls in METHODS.items() if self.kind in cls.kinds])
+
+    def _to_files(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Config and tensors."""
+        parameters = self.get_params(deep=False)
+        if not isinstance(parameters["random_state"], int):
+            parameters["random_state"] = None  # a generator cannot be saved, and is not needed any more
+        facts, own = self._own()
+        config = {"class": type(self).__name__, "parameters": parameters, "own": facts}
+        config |= {"problem": asdict(self.problem_), "seeds": self.seeds_}
+        tensors = {f"own.{name}": tensor for name, tensor in own.items()}
+        tensors |= {f"calibration.{name}": tensor for name, tensor in self.calibration_.to_tensors().items()}
+        for k, member in enumerate(self.members_):
+            single = {name: v.float() if self._is_single(v) else v for name, v in member.state_dict().items()}
+            tensors |= {f"member.{k}.{name}": tensor for name, tensor in single.items()}
+        return config, tensors
+
+    def _is_single(self, tensor: Tensor) -> bool:
+        """Whether single precision holds all of it; what was learned was learned in single precision."""
+        return tensor.is_floating_point() and torch.equal(tensor.float().double(), tensor.double())
+
+    @classmethod
+    def _from_files(cls: type[E], config: dict[str, Any], tensors: dict[str, Tensor]) -> E:
+        """A fitted estimator from what `_to_files` gave, without its class. Faults may raise anything."""
+        expected = {"parameters", "own", "problem", "seeds"}
+        if set(config) != expected:
+            raise ValueError(f"`config` must have the keys {sorted(expected)}. Got {sorted(config)} instead.")
+        self = cls(**config["parameters"])
+        self._check_method()
+        groups = _grouped(tensors)
+        self.calibration_ = Calibration.from_tensors(groups.pop("calibration"))
+        self.problem_ = _problem(config["problem"])
+        self.seeds_ = config["seeds"]
+        if self.problem_.outputs != self.calibration_.scale.numel() or len(self.seeds_) > len(tensors):
+            raise ValueError("`problem` does not fit the tensors.")
+        own = groups.pop("own", {})
+        with alone():
+            self.members_ = [self._load_member(groups.pop(f"member.{k}"), s) for k, s in enumerate(self.seeds_)]
+        if groups or not self.members_:
+            raise ValueError(f"The tensors must be those of a model. Got these besides: {sorted(groups)}.")
+        self._restore(config["own"], own)
+        return self
+
+    def _load_member(self, tensors: dict[str, Tensor], seed: int) -> AbstractMethod:
+        member = METHODS[self.method](self.problem_, seed=seed).double()  # pyright: ignore[reportCallIssue]
+        for name, tensor in member.state_dict().items():
+            there = tensors.get(name)
+            if there is None or there.shape != tensor.shape or there.is_floating_point() != tensor.is_floating_point():
+                raise ValueError(f"Tensor {name!r} is not there, or of another shape.")
+        member.load_state_dict({name: tensor.to(member.state_dict()[name]) for name, tensor in tensors.items()})
+        if not all(torch.isfinite(parameter).all() for parameter in member.parameters()):
+            raise ValueError("Weights must be finite.")
+        return member.eval()
+
+
+class Subset:
+    """Some rows of data."""
+
+    def __init__(self, data: Data, rows: np.ndarray):
+        self.data, self.rows = data, torch.as_tensor(rows, dtype=torch.int64)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self, rows: Tensor) -> dict[str, Tensor]:
+        """The rows with these numbers, of these rows."""
+        return self.data.batch(self.rows[rows])
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """One thread and single precision by default: bits must depend on neither the machine nor the caller's settings."""
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_default_dtype(dtype)
+
+
+def random_parts(rows: int, folds: int, random: np.random.RandomState) -> list[Part]:
+    """Member k trains on all rows but fold k, which chooses its weights; a single one leaves out a tenth."""
+    order = random.permutation(rows)
+    blocks = np.array_split(order, min(folds, rows)) if folds > 1 else [order[: max(1, rows // 10)]]
+    return [(np.setdiff1d(order, block), np.sort(block)) for block in blocks]
+
+
+def _grouped(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """By what they belong to: "own", "calibration" or "member.k"."""
+    groups: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        head, _, rest = name.partition(".")
+        if head == "member":
+            number, _, rest = rest.partition(".")
+            head = f"member.{number}"
+        groups.setdefault(head, {})[rest] = tensor
+    return groups
+
+
+def _problem(values: dict[str, Any]) -> Problem:
+    """A problem as written to JSON. Sizes are bounded before anything of that size is made."""
+    network = values["network"]
+    numbers = [v for v in (*values.values(), *network.values(), *values["levels"]) if isinstance(v, (int, float))]
+    unknown = (set(values) - {f.name for f in fields(Problem)}) | (
+        set(network) - {f.name for f in fields(NetworkConfig)}
+    )
+    if unknown or any(abs(number) > LARGEST for number in numbers):
+        raise ValueError(f"`problem` must have known keys and sizes of at most {LARGEST}. Got {values} instead.")
+    return Problem(**values | {"levels": tuple(values["levels"]), "network": NetworkConfig(**network)})
