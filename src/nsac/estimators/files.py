@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import uuid
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,9 +140,7 @@ def _digest(facts: dict[str, Any], weights: bytes) -> str:
 
 
 def _versions() -> dict[str, str]:
-    from nsac import __version__
-
-    return {"nsac": __version__, "torch": str(torch.__version__)}
+    return {name: version(name) for name in ("nsac", "torch", "scikit-learn", "safetensors")}
 
 
 def _refuse(constant: str) -> None:
