@@ -100,10 +100,7 @@ def _read(column: Any) -> tuple[np.ndarray, np.ndarray]:
 
     column = pd.Series(np.asarray(column, dtype=object))
     known = column.notna().to_numpy()
-    try:
-        numbers: Any = pd.to_numeric(column, errors="coerce")
-    except TypeError as err:
-        raise TypeError(f"A table's argument must be a string or a number in every place: {err}") from None
+    numbers: Any = pd.to_numeric(column, errors="coerce")
     return numbers.to_numpy(dtype=float, na_value=np.nan), known
 
 
@@ -125,6 +122,10 @@ def _number(column: Any, name: str) -> np.ndarray:
         bad = np.flatnonzero(known & np.isnan(values))
         if len(bad):
             value = np.asarray(column, dtype=object)[bad[0]]
+            if not isinstance(value, str):
+                raise TypeError(
+                    f"Column {name!r}: argument must be a string or a number. Got {value!r} in row {bad[0]}."
+                )
             raise ValueError(
                 f"Column {name!r} must hold numbers. Got {value!r} in row {bad[0]} ({len(bad)} such values) instead. "
                 "Clean them, make them missing, or name the column in `categorical`."

@@ -83,7 +83,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         self._check_method()
         check_int("folds", self.folds)
         table = self._table(X, reset=True)
-        target, self._shape = _target(y, type(self).__name__), np.ndim(y)
+        target = _target(y, type(self).__name__)
+        self._axes, target = target.ndim, target.reshape(len(target), -1)
         check_consistent_length(table, target)
         names = self._names()
         self.columns_ = Columns.fit(table, names, self._categorical(names))
@@ -130,7 +131,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         parts = [self._in_unit(self.calibration_.apply(p)) for p in self._chunks(X)]
         draws = (torch.cat([getattr(p, name) for p in parts], 1) for name in ("mean_draws", "log_std_draws"))
         p = Prediction(*draws)
-        return p[:, 0] if self._shape == 1 else p
+        return p[:, 0] if self._axes == 1 else p
 
     def ood_score(self, X: Any) -> np.ndarray:
         """How unlike the training rows each row is, (n,): its epistemic deviation, over that of the target."""
@@ -149,7 +150,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         for p in self._chunks(X):
             rows.append(function(self._in_unit(self.calibration_.apply(p) if calibrate else p)))
         joined = [torch.cat(each).numpy() for each in zip(*rows, strict=True)]
-        return [each[..., 0] if self._shape == 1 else each for each in joined]
+        return [each[..., 0] if self._axes == 1 else each for each in joined]
 
     def _in_unit(self, p: Prediction) -> Prediction:
         centre, scale = (torch.as_tensor(v) for v in (self.centre_, self.scale_))
@@ -210,7 +211,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         return {"max_steps": int(min(200 + rows, 3000)), "batch_size": int(min(128, rows))}
 
     def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        facts = {"columns": self.columns_.to_json(), "named": hasattr(self, "feature_names_in_"), "axes": self._shape}
+        facts = {"columns": self.columns_.to_json(), "named": hasattr(self, "feature_names_in_"), "axes": self._axes}
         tensors = {f"examples.{name}": part for name, part in self.examples_.items()}
         tensors |= {f"holes.{name}": part for name, part in self.holes_.items()}
         arrays = {"x.centre": self.columns_.centre, "x.scale": self.columns_.scale}
@@ -224,7 +225,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
             {name: tensors[f"{kind}.{name}"] for name in (("x", "c") if self.columns_.levels else ("x",))}
             for kind in ("examples", "holes")
         )
-        self._shape = facts["axes"]
+        self._axes = facts["axes"]
         self.n_features_in_ = len(self.columns_.names)
         levels = tuple(len(each) for each in self.columns_.levels.values())
         sizes = self.problem_.inputs, self.problem_.levels, (self.problem_.outputs,)
@@ -240,7 +241,7 @@ def _missing(part: Tensor) -> Tensor:
 
 
 def _target(y: Any, who: str) -> np.ndarray:
-    """Targets, (n, outputs)."""
+    """Targets, (n,) or (n, outputs), finite."""
     if y is None:
         raise ValueError(f"{who} requires y to be passed, but the target y is None.")
     names = _target_names(y)
@@ -250,13 +251,12 @@ def _target(y: Any, who: str) -> np.ndarray:
         raise ValueError(f"Input y must hold numbers, (n,) or (n, outputs), in {', '.join(names)}: {err}") from None
     if values.ndim not in (1, 2):
         raise ValueError(f"Input y must have shape (n,) or (n, outputs). Got {values.shape} instead.")
-    values = values.reshape(len(values), -1)
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
-        row, column = bad[0]
-        what = "NaN" if np.isnan(values[row, column]) else "infinity"
+        row, *column = bad[0]
+        what = "NaN" if np.isnan(values[*bad[0]]) else "infinity"
         raise ValueError(
-            f"Input y contains {what} or a value too large: {names[column]}, row {row} ({len(bad)} such values). "
+            f"Input y contains {what}: {names[column[0] if column else 0]}, row {row} ({len(bad)} such values). "
             "Leave out rows without a target."
         )
     return values
@@ -265,12 +265,10 @@ def _target(y: Any, who: str) -> np.ndarray:
 def _target_names(y: Any) -> list[str]:
     if hasattr(y, "columns"):
         return [f"column {name!r}" for name in y.columns]
-    name = getattr(y, "name", None)
-    return (
-        ["y" if name is None else f"column {name!r}"]
-        if np.ndim(y) < 2
-        else [f"column {i} of y" for i in range(np.shape(y)[1])]
-    )
+    if getattr(y, "name", None) is not None:
+        return [f"column {y.name!r}"]
+    shape = getattr(y, "shape", (0,))
+    return [f"column {i} of y" for i in range(shape[1])] if len(shape) > 1 else ["y"]
 
 
 def _deviation(values: np.ndarray, y: Any) -> np.ndarray:
