@@ -6,7 +6,7 @@ from nsac.core import matched_normal
 from nsac.methods import METHODS, NSACMethod, Problem
 from nsac.models import Novelty
 from nsac.models.encoders import SeriesEncoder, TableEncoder, WindowEncoder
-from nsac.models.novelty import _argmin
+from nsac.models.novelty import KNOWN, NEAREST
 from nsac.training import TensorData, TrainConfig, fit
 from nsac.uncertainty import ood_auroc
 from problems import scattered, sine, walk
@@ -82,9 +82,24 @@ def test_the_amplitude_gives_the_mean_variance_that_was_asked_for(generator):
     assert novelty.variance(new, prior).mean().item() == pytest.approx(0.02, rel=1e-3)
 
 
-def test_the_nearest_prototype_is_found(generator):
-    values = torch.randn(40, 2000, generator=generator)
-    assert torch.equal(_argmin(values), values.argmin(-1))
+def test_newness_is_posterior_variance_times_squared_distance_to_the_nearest(generator):
+    x = known(generator=generator)
+    novelty = Novelty(3)
+    novelty.fit(x)
+    white = (torch.cat([x, 3 * x])[:, 0] - novelty.centre) @ novelty.whiten
+    r = (novelty._features(white) @ novelty.factor).square().sum(-1)
+    nearest = torch.cdist(white, novelty.kept, compute_mode="donot_use_mm_for_euclid_dist").amin(-1).square()
+    torch.testing.assert_close(
+        newness(novelty, torch.cat([x, 3 * x]))[:, 0], r.clamp(min=KNOWN) * nearest.clamp(min=NEAREST)
+    )
+
+
+def test_single_precision_cancels_no_more_than_counts(generator):
+    x = known(generator=generator)
+    novelty = Novelty(3)
+    novelty.fit(x)
+    u = newness(novelty, x)
+    torch.testing.assert_close(newness(novelty.float(), x.float()).double(), u, rtol=0.05, atol=1e-5)
 
 
 # Descriptions.

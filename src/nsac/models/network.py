@@ -122,8 +122,8 @@ class Head(nn.Module):
 LOG_STD = (-10.0, 3.0)
 """Range of the logarithm of a deviation; far from the data a linear read-out would leave every scale behind."""
 
-SILENCE = 1e-12
-"""Variance of the mean below which draws do not differ: no noise in the logits can say anything there."""
+SILENCE = 1e-6
+"""Deviation of the mean below which draws do not differ: no noise in the logits can say anything there."""
 
 
 class LinearReader(nn.Module):
@@ -206,7 +206,6 @@ def _vary(mean: Tensor, doubt: Tensor, noise: Tensor) -> Tensor:  # n b q o, b q
     has one key or none, the noise itself takes their place.
     """
     centre = mean.mean(0)
-    away = mean - centre
+    away = torch.add(mean - centre, noise, alpha=SILENCE)
     spread = away.square().mean((0, -1)).unsqueeze(-1)
-    gain = (doubt / (spread + SILENCE)).sqrt()
-    return torch.addcmul(centre, away, gain) + gain * SILENCE**0.5 * noise
+    return torch.addcmul(centre, away, (doubt / spread.clamp(min=SILENCE**4)).sqrt())
