@@ -65,9 +65,11 @@ class Columns:
     @classmethod
     def from_json(cls, values: dict[str, Any], centre: Tensor, scale: Tensor) -> "Columns":
         """From what `to_json` gave."""
-        levels = {int(i): tuple(map(str, each)) for i, each in values["levels"].items()}
-        names = tuple(map(str, values["names"]))
+        levels = {int(i): tuple(each) for i, each in values["levels"].items()}
+        names = tuple(values["names"])
         numbers = len(names) - len(levels)
+        if not all(isinstance(text, str) for group in (names, *levels.values()) for text in group):
+            raise ValueError("Names and levels must be text.")
         if not (centre.shape == scale.shape == (numbers,)) or not set(levels) <= set(range(len(names))):
             raise ValueError("`columns` do not fit their scales.")
         return cls(names, levels, centre.double().numpy(), scale.double().numpy())

@@ -231,6 +231,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         sizes = self.problem_.inputs, self.problem_.levels, (self.problem_.outputs,)
         if sizes != (len(self.columns_.centre), levels, self.centre_.shape) or self.scale_.shape != self.centre_.shape:
             raise ValueError("`columns` do not fit the problem.")
+        if self._axes not in (1, 2) or (self._axes == 1 and len(self.centre_) > 1):
+            raise ValueError("`axes` must be 1 or 2.")
         if facts["named"]:
             self.feature_names_in_ = np.array(self.columns_.names, dtype=object)
         self._stood_in(self.examples_ | {"y": torch.zeros(len(self.examples_["x"]), 1)})  # it can predict

@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
+from table_problems import numbers, quick
+
+from nsac import NSACRegressor
+
+LEARNING = {"max_steps": 60, "learning_rate": 0.02, "ema": None, "batch_size": 32}
+"""Numbers with which a single small run learns enough for the checks of scores."""
+
+
+@pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*rows of calibration are too few:UserWarning")
+@pytest.mark.parametrize(
+    "regressor",
+    [quick(method="ridge"), pytest.param(quick(folds=1, training=LEARNING), marks=pytest.mark.slow)],
+    ids=["ridge", "nsac"],
+)
+def test_every_check_of_scikit_learn_passes(regressor):
+    failed = [each for each in check_estimator(regressor, on_fail=None) if each["status"] == "failed"]
+    assert not [(each["check_name"], each["exception"]) for each in failed]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API:UserWarning")
+def test_every_check_of_scikit_learn_passes_with_defaults():
+    names = {check.func.__name__ for _, check in estimator_checks_generator(NSACRegressor())}  # pyright: ignore
+    assert len(names) > 40
+    failed = [each for each in check_estimator(NSACRegressor(), on_fail=None) if each["status"] == "failed"]
+    assert not [(each["check_name"], each["exception"]) for each in failed]
+
+
+def test_it_works_in_pipelines_searches_and_clones():
+    x, y = numbers()
+    pipeline = make_pipeline(StandardScaler(), quick(method="ridge"))
+    assert cross_val_score(pipeline, x, y, cv=2).min() > 0.8
+    search = GridSearchCV(quick(), {"method": ["ridge", "mean"], "folds": [1, 2]}, cv=2).fit(x, y)
+    assert search.best_params_["method"] == "ridge"
+    assert clone(search.best_estimator_).get_params() == search.best_estimator_.get_params()
+
+
+@pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
+def test_parallel_fits_and_predictions_are_those_of_one_process(backend):
+    from joblib import Parallel, delayed
+
+    x, y = numbers()
+    fitted = [quick(random_state=k).fit(x, y) for k in range(2)]
+    with Parallel(n_jobs=2, backend=backend) as parallel:
+        same = parallel(delayed(quick(random_state=k).fit)(x, y) for k in range(2))
+        predicted = parallel(delayed(each.predict)(x) for each in fitted)
+    for mine, other, values in zip(fitted, same, predicted, strict=True):
+        assert np.array_equal(mine.predict(x), other.predict(x)) and np.array_equal(mine.predict(x), values)

@@ -1,0 +1,86 @@
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from table_problems import mixed
+
+from nsac.estimators.columns import FARTHEST, Columns
+
+
+def fitted(table, categorical=()):
+    names = [str(name) for name in getattr(table, "columns", range(np.shape(table)[1]))]
+    return Columns.fit(table, names, categorical)
+
+
+def test_numbers_are_standardised_and_holes_stay():
+    x = np.array([[1.0, 5.0], [3.0, np.nan], [5.0, 7.0]])
+    out = fitted(x).tensors(x)["x"]
+    torch.testing.assert_close(out[:, 0], torch.tensor([-1.5, 0, 1.5], dtype=torch.float32) * (2 / 3) ** 0.5)
+    assert out[1, 1].isnan() and out[0, 1] == -1 and out.dtype == torch.float32
+
+
+def test_text_and_categories_become_codes_and_truth_values_numbers():
+    frame, _ = mixed()
+    columns = fitted(frame)
+    parts = columns.tensors(frame)
+    assert set(columns.levels) == {2, 3} and parts["x"].shape == (80, 3) and parts["c"].shape == (80, 2)
+    assert (parts["c"][::9, 0] == 0).all() and (parts["c"][:, 1] > 0).all()
+
+
+def test_an_array_of_objects_is_taken_column_by_column():
+    x = np.array([[1, "a"], [2, "b"], [None, "a"], ["4", "b"]], dtype=object)
+    columns = fitted(x)
+    parts = columns.tensors(x)
+    assert columns.levels == {1: ("a", "b")}
+    assert parts["c"][:, 0].tolist() == [1, 2, 1, 2] and parts["x"][2, 0].isnan()
+
+
+def test_levels_that_are_new_or_seen_once_count_as_missing():
+    columns = fitted(pd.DataFrame({"k": list("aabbc")}))
+    assert columns.tensors(pd.DataFrame({"k": list("acz")}))["c"][:, 0].tolist() == [1, 0, 0]
+
+
+def test_numbers_may_be_categories_in_any_type():
+    columns = fitted(np.array([[1.0], [2.0], [1.0], [2.0]]), categorical=[0])
+    for same in (np.array([[2], [1]]), pd.DataFrame({"k": [2, 1]}), np.array([[2, 0], [True, 0]], dtype=object)[:, :1]):
+        assert columns.tensors(same)["c"][:, 0].tolist() == [2, 1]
+
+
+def test_a_constant_column_is_zero_and_a_far_number_is_cut_off():
+    columns = fitted(np.array([[7.0, 0.0], [7.0, 1.0]]))
+    out = columns.tensors(np.array([[7.0, 1e300], [8.0, -1e300]]))["x"]
+    assert out.tolist() == [[0, FARTHEST], [1, -FARTHEST]]
+
+
+def test_huge_numbers_are_standardised_without_overflow():
+    assert fitted(np.array([[1e300], [-1e300]])).tensors(np.array([[1e300]]))["x"].item() == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1.0, 2.0, "n/a", 4.0], "Column 'b' must hold numbers. Got 'n/a' in row 2"),  # mostly numbers
+        ([1.0, np.inf, 2.0, 3.0], "Column 'b' must hold finite numbers.*row 1"),
+        ([None, None, None, None], "Column 'b' must have a value"),
+        ([np.nan] * 4, "Column 'b' must have a value"),
+        (list("abcd"), "Column 'b' must have levels that repeat"),  # a name
+        (pd.to_datetime(["2024-01-01"] * 4), "Column 'b' must hold numbers or text. It holds times"),
+    ],
+)
+def test_what_is_wrong_with_a_column_is_said_with_its_name(values, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": values}))
+
+
+def test_text_in_a_column_of_numbers_is_refused_in_prediction():
+    columns = fitted(pd.DataFrame({"a": [1.0, 2.0]}))
+    with pytest.raises(ValueError, match="Column 'a' must hold numbers. Got 'x' in row 1"):
+        columns.tensors(pd.DataFrame({"a": [1.0, "x"]}))
+
+
+def test_plain_values_restore_them():
+    frame, _ = mixed()
+    columns = fitted(frame)
+    again = Columns.from_json(columns.to_json(), torch.as_tensor(columns.centre), torch.as_tensor(columns.scale))
+    for mine, theirs in zip(columns.tensors(frame).values(), again.tensors(frame).values(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)

@@ -1,0 +1,272 @@
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from table_problems import mixed, numbers, quick
+
+import nsac
+from nsac.estimators import ModelError, load
+from nsac.estimators.files import CONFIG, LARGEST_HEADER, TENSORS, read_model, write_model
+
+SOURCE = Path(nsac.__file__).parent
+FUZZ = settings(
+    max_examples=40, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture(scope="module", params=["ridge", pytest.param("nsac", marks=pytest.mark.slow)])
+def saved(tmp_path_factory, request):
+    folder = tmp_path_factory.mktemp("models") / "model"
+    quick(method=request.param).fit(*mixed()).save(folder)
+    return folder
+
+
+@pytest.fixture
+def copy(saved, tmp_path):
+    """A model that may be damaged, and its two files."""
+    for name in (CONFIG, TENSORS):
+        (tmp_path / name).write_bytes((saved / name).read_bytes())
+    return tmp_path
+
+
+def signed(folder, facts, tensors):
+    """Write a model as if all were well with it; whoever forges a file can make a checksum too."""
+    for name in (CONFIG, TENSORS):
+        (folder / name).unlink(missing_ok=True)
+    write_model(folder, facts, tensors)
+
+
+def test_tensors_and_facts_come_back(tmp_path):
+    tensors = {"a": torch.randn(2, 3), "b": torch.tensor([1, 2]), "shared": torch.zeros(4)[::2]}
+    write_model(tmp_path / "m", {"class": "NSACRegressor", "text": "ü"}, tensors)
+    facts, again = read_model(tmp_path / "m")
+    assert facts == {"class": "NSACRegressor", "text": "ü"}
+    assert all(torch.equal(tensors[name], again[name]) for name in tensors) and again.keys() == tensors.keys()
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_model_replaces_a_model_and_nothing_else(tmp_path):
+    write_model(tmp_path / "m", {"class": "a"}, {})
+    write_model(tmp_path / "m", {"class": "b"}, {})
+    assert read_model(tmp_path / "m")[0] == {"class": "b"}
+    (tmp_path / "m" / "notes.txt").write_text("mine")
+    for other in (tmp_path / "m", tmp_path / "m" / "notes.txt"):
+        with pytest.raises(ModelError, match="must be new, or hold nothing but a model"):
+            write_model(other, {"class": "c"}, {})
+    assert (tmp_path / "m" / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("failing", ["replace", "fsync"])
+def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch, failing):
+    write_model(tmp_path / "m", {"class": "a"}, {})
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, failing, fail)
+    with pytest.raises(OSError, match="no space"):
+        write_model(tmp_path / "m", {"class": "b"}, {})
+    assert read_model(tmp_path / "m")[0] == {"class": "a"} and len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_estimator_that_is_not_fitted_writes_nothing(tmp_path):
+    from sklearn.exceptions import NotFittedError
+
+    with pytest.raises(NotFittedError):
+        quick().save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("name", [CONFIG, TENSORS])
+@given(data=st.data())
+@FUZZ
+def test_changed_bytes_are_a_named_error(saved, tmp_path, name, data):
+    content = bytearray((saved / name).read_bytes())
+    kind = data.draw(st.sampled_from(["flip", "cut", "put", "any"]))
+    at = data.draw(st.integers(0, len(content) - 1))
+    if kind == "flip":
+        content[at] ^= data.draw(st.integers(1, 255))
+    elif kind == "cut":
+        del content[at:]
+    elif kind == "put":
+        content[at:at] = data.draw(st.binary(min_size=1, max_size=20))
+    else:
+        content = data.draw(st.binary(max_size=200))
+    other = TENSORS if name == CONFIG else CONFIG
+    (tmp_path / other).write_bytes((saved / other).read_bytes())
+    (tmp_path / name).write_bytes(content)
+    try:
+        load(tmp_path)
+    except ModelError as err:
+        assert "fit it anew" in str(err)
+    else:  # white space between the values of a JSON file says nothing
+        assert json.loads(content) == json.loads((saved / name).read_bytes())
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False), st.text(max_size=5),
+    st.just("../../etc/passwd"), st.lists(st.integers(-3, 3), max_size=3),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2), st.sampled_from([10**5, 10**9, -1, 0, 0.5]),
+)  # fmt: skip
+
+
+def paths(value, path=()):
+    """Every place in nested dicts and lists."""
+    yield path
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from paths(each, (*path, key))
+
+
+@given(data=st.data())
+@FUZZ
+def test_a_forged_config_is_a_named_error_or_a_model_that_predicts(saved, tmp_path, data):
+    facts, tensors = read_model(saved)
+    *parents, key = data.draw(st.sampled_from([path for path in paths(facts) if path]))
+    place = facts
+    for parent in parents:
+        place = place[parent]
+    kind = data.draw(st.sampled_from(["value", "without", "more"]))
+    if kind == "without":
+        del place[key]
+    elif kind == "more" and isinstance(place, dict):
+        place["surprise"] = data.draw(VALUES)
+    else:
+        place[key] = data.draw(VALUES)
+    signed(tmp_path, facts, tensors)
+    try:
+        model = load(tmp_path)
+    except ModelError:
+        return
+    frame = mixed()[0]
+    model.predict(frame.set_axis(model.feature_names_in_, axis=1) if hasattr(model, "feature_names_in_") else frame)
+
+
+@given(data=st.data())
+@FUZZ
+def test_forged_tensors_are_a_named_error(saved, tmp_path, data):
+    facts, tensors = read_model(saved)
+    name = data.draw(st.sampled_from(sorted(tensors)))
+    kind = data.draw(st.sampled_from(["without", "renamed", "shape", "type", "nan", "large"]))
+    old = tensors.pop(name)
+    if kind != "without":
+        changed = {
+            "renamed": old, "shape": old[None],
+            "type": old.to(torch.int8 if old.is_floating_point() else torch.float32),
+            "nan": old * torch.nan if old.is_floating_point() else old,
+            "large": (old.float() * 1e9 + 1e9).to(old.dtype),
+        }[kind]  # fmt: skip
+        tensors[f"../{name}" if kind == "renamed" else name] = changed
+    signed(tmp_path, facts, tensors)
+    try:
+        load(tmp_path)
+    except ModelError as err:
+        assert str(tmp_path) in str(err)
+    else:
+        assert kind in ("nan", "large", "type")  # numbers nobody can tell from good ones
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", "[" * 10_000, '{"format": NaN}', '{"format": "nsac-model"}', "\xff"]
+)
+def test_what_is_no_config_is_said(copy, text):
+    (copy / CONFIG).write_text(text, encoding="latin-1")
+    with pytest.raises(ModelError):
+        load(copy)
+
+
+def test_files_that_are_swapped_or_of_another_model_are_refused(copy, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other") / "model"
+    quick(method="mean", random_state=1).fit(*mixed()).save(other)
+    (copy / TENSORS).write_bytes((other / TENSORS).read_bytes())
+    with pytest.raises(ModelError, match="checksum"):
+        load(copy)
+    (copy / TENSORS).write_bytes((copy / CONFIG).read_bytes())
+    with pytest.raises(ModelError):
+        load(copy)
+
+
+def test_a_huge_header_is_not_read(copy):
+    facts, _ = read_model(copy)
+    from nsac.estimators import files
+
+    weights = (LARGEST_HEADER + 1).to_bytes(8, "little") + b"{}"
+    facts = {"format": files.FORMAT, "version": files.VERSION, **facts}
+    (copy / CONFIG).write_text(json.dumps(facts | {"sha256": files._digest(facts, weights)}))
+    (copy / TENSORS).write_bytes(weights)
+    with pytest.raises(ModelError, match="header"):
+        load(copy)
+
+
+def test_a_file_that_claims_to_be_too_large_is_not_read(copy, monkeypatch):
+    monkeypatch.setattr("nsac.estimators.files.LARGEST_TENSORS", 100)
+    with pytest.raises(ModelError, match="larger than 100 bytes"):
+        load(copy)
+
+
+def test_what_is_not_a_file_is_not_waited_for(copy):
+    (copy / TENSORS).unlink()
+    with pytest.raises(ModelError, match=f"has no file {TENSORS}"):
+        load(copy)
+    os.mkfifo(copy / TENSORS)
+    with pytest.raises(ModelError, match=f"has no file {TENSORS}"):
+        load(copy)
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(ModelError, match="There is no such folder"):
+        load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["os.system", "../NSACRegressor", None, ["NSACRegressor"], "AbstractEstimator"])
+def test_only_known_classes_are_made(copy, name):
+    facts, tensors = read_model(copy)
+    signed(copy, facts | {"class": name}, tensors)
+    with pytest.raises(ModelError, match="this library knows NSACRegressor"):
+        load(copy)
+
+
+def test_another_version_is_refused_with_a_way_out(copy):
+    facts = json.loads((copy / CONFIG).read_text())
+    (copy / CONFIG).write_text(json.dumps(facts | {"version": 99}))
+    with pytest.raises(ModelError, match="version 99.*Load it with the library that wrote it"):
+        load(copy)
+
+
+PICKLES = re.compile(
+    r"\b(pickle|dill|joblib\.(load|dump)|read_pickle|to_pickle|torch\.(load|save)|allow_pickle\s*=\s*True|marshal|shelve"
+    r"|eval\(|exec\()"
+)
+
+
+def test_no_line_of_the_package_can_unpickle():
+    lines = [
+        f"{path.name}: {line.strip()}"
+        for path in SOURCE.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if PICKLES.search(line.split("#")[0]) and not re.search(r"\.eval\(\)|_eval\(|never|no pickle", line)
+    ]
+    assert not lines
+
+
+def test_every_array_file_is_read_without_pickles():
+    for path in SOURCE.rglob("*.py"):
+        for call in re.findall(r"np\.load\([^\n]*", path.read_text()):
+            assert "allow_pickle=False" in call, f"{path.name}: {call}"
+
+
+def test_numbers_and_names_survive_the_folder(tmp_path):
+    frame, y = mixed()
+    regressor = quick().fit(frame, y)
+    regressor.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert again.get_params() == regressor.get_params()
+    assert list(again.feature_names_in_) == list(frame.columns) and again.n_features_in_ == 5
+    assert np.array_equal(again.predict(frame), regressor.predict(frame))
+    x, y = numbers(outputs=2)
+    assert quick().fit(x, y).predict(x).shape == (60, 2)

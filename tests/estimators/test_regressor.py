@@ -1,0 +1,246 @@
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from table_problems import QUICK, mixed, numbers, quick
+
+from nsac import METHODS, NSACRegressor, Prediction, load
+from nsac.training import DivergedError
+
+TABLES = [name for name, cls in METHODS.items() if "table" in cls.kinds]
+
+
+@pytest.mark.parametrize("outputs", [0, 1, 3])
+def test_shapes_follow_the_target(outputs):
+    x, y = numbers(outputs=outputs)
+    tail = (outputs,) if outputs else ()
+    regressor = quick(method="ridge").fit(x, y)
+    mean, std = regressor.predict(x, return_std=True)
+    assert mean.shape == std.shape == (60, *tail) and (std > 0).all()
+    assert regressor.predict_interval(x, coverage=0.8).shape == (60, 2, *tail)
+    assert regressor.predict_quantiles(x, [0.1, 0.5, 0.9]).shape == (60, 3, *tail)
+    assert regressor.predict_quantiles(x, 0.5).shape == (60, 1, *tail)
+    distribution = regressor.predict_distribution(x)
+    assert isinstance(distribution, Prediction) and distribution.shape == (60, *tail)
+    assert regressor.ood_score(x).shape == (60,)
+    assert regressor.score(x, y) > 0.9
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_method_for_tables_takes_numbers_categories_and_holes(name, tmp_path):
+    frame, y = mixed()
+    regressor = quick(method=name).fit(frame, y)
+    mean, std = regressor.predict(frame, return_std=True)
+    assert np.isfinite(mean).all() and (std > 0).all()
+    regressor.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    for mine, theirs in (
+        (regressor.predict(frame, return_std=True), again.predict(frame, return_std=True)),
+        (regressor.predict_interval(frame, 0.5), again.predict_interval(frame, 0.5)),
+        (regressor.ood_score(frame), again.ood_score(frame)),
+    ):
+        assert np.array_equal(mine, theirs)
+
+
+def test_the_parts_of_a_prediction_agree():
+    x, y = numbers()
+    regressor = quick().fit(x, 1000 * y + 5)
+    p = regressor.predict_distribution(x)
+    mean, std = regressor.predict(x, return_std=True)
+    np.testing.assert_allclose(p.mean, mean)
+    np.testing.assert_allclose(p.std, std)
+    np.testing.assert_allclose(p.quantile(0.3), regressor.predict_quantiles(x, 0.3)[:, 0])
+    ends = regressor.predict_interval(x, 0.5)
+    np.testing.assert_allclose(ends.mean(1), mean)
+    np.testing.assert_allclose((ends[:, 1] - ends[:, 0]) / std, (ends[0, 1] - ends[0, 0]) / std[0])
+
+
+def test_the_unit_of_the_target_is_only_a_unit():
+    x, y = numbers()
+    plain, scaled = (quick().fit(x, z).predict_interval(x, 0.5) for z in (y, -3 + 1024 * y))
+    np.testing.assert_allclose(scaled, -3 + 1024 * plain, rtol=1e-3, atol=1e-2)  # single precision in training
+
+
+def test_a_row_is_predicted_alike_in_any_company():
+    frame, y = mixed()
+    regressor = quick().fit(frame, y)
+    some = frame.iloc[[5, 3, 40]]
+    np.testing.assert_allclose(regressor.predict(some), regressor.predict(frame)[[5, 3, 40]], rtol=1e-9)
+
+
+def test_a_value_that_was_never_missing_in_training_adds_epistemic_variance():
+    x, y = numbers(200, features=2)
+    regressor = NSACRegressor(method="ridge", folds=8, random_state=0).fit(x, y)
+    holed = x.copy()
+    holed[::2, 0] = np.nan
+    before, after = (regressor.predict_distribution(each) for each in (x, holed))
+    assert (after.epistemic[::2] > 10 * before.epistemic[::2]).all()
+    assert torch.equal(after.mean_draws[:, 1::2], before.mean_draws[:, 1::2])
+    alone = regressor.predict_distribution(holed[:1])
+    torch.testing.assert_close(alone.mean_draws[:, 0], after.mean_draws[:, 0])
+
+
+def test_a_level_that_was_never_seen_is_stood_in_for_too():
+    frame, y = mixed()
+    frame["colour"] = frame["colour"].fillna("red")
+    regressor = quick(method="ridge").fit(frame, y)
+    other = regressor.predict_distribution(frame.assign(colour="ultraviolet"))
+    assert (other.epistemic > regressor.predict_distribution(frame).epistemic).all()
+
+
+def test_numbers_named_in_categorical_are_categories():
+    x, y = numbers()
+    x[:, 1] = np.arange(60) % 4
+    assert quick(method="ridge", categorical=[1]).fit(x, y).problem_.levels == (4,)
+    frame = pd.DataFrame(x, columns=["a", "b", "c"])
+    assert quick(method="ridge", categorical=["b"]).fit(frame, y).problem_.levels == (4,)
+    with pytest.raises(ValueError, match="`categorical` must name columns of X: a, b, c. Got 'd' instead"):
+        quick(categorical=["d"]).fit(frame, y)
+
+
+def test_a_table_of_text_alone_is_enough():
+    frame, y = mixed()
+    assert quick().fit(frame[["colour", "grade"]], y).predict(frame[["colour", "grade"]]).shape == (80,)
+
+
+def test_columns_must_have_the_names_and_the_order_of_fit():
+    frame, y = mixed()
+    regressor = quick(method="ridge").fit(frame, y)
+    with pytest.raises(ValueError, match="seen at fit time, yet now missing:\n- width"):
+        regressor.predict(frame.rename(columns={"width": "length"}))
+    with pytest.raises(ValueError, match="same order"):
+        regressor.predict(frame[frame.columns[::-1]])
+    with pytest.raises(ValueError, match="X has 2 features, but NSACRegressor is expecting 3"):
+        quick(method="ridge").fit(*numbers()).predict(numbers()[0][:, :2])
+
+
+def change(**places):
+    """A table with one thing wrong."""
+    frame, y = mixed()
+    for name, value in places.items():
+        if name == "y":
+            y = y.astype(object)
+            y.iloc[2] = value
+        else:
+            frame[name] = frame[name].astype(object)
+            frame.loc[2, name] = value
+    return frame, y
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (change(width="wide"), "Column 'width' must hold numbers. Got 'wide' in row 2"),
+        (change(width=np.inf), "Column 'width' must hold finite numbers"),
+        (change(y=np.nan), "y contains NaN: column 'price', row 2"),
+        (change(y=np.inf), "y contains infinity: column 'price', row 2"),
+        (change(y="dear"), "y must hold numbers.* in column 'price'.*'dear'"),
+        ((mixed()[0], np.ones(80)), r"The target \(y\) must vary. It is 1"),
+        ((mixed()[0], pd.DataFrame({"p": mixed()[1], "q": 2.0})), r"The target \(column 'q'\) must vary. It is 2"),
+        ((mixed()[0].iloc[:1], mixed()[1][:1]), "1 sample"),
+        ((mixed()[0].iloc[:0], mixed()[1][:0]), "0 sample"),
+        ((mixed()[0][[]], mixed()[1]), "0 feature"),
+        ((mixed()[0].assign(width=np.nan), mixed()[1]), "Column 'width' must have a value"),
+        ((mixed()[0], mixed()[1][:-1]), "inconsistent numbers of samples"),
+    ],
+)
+def test_bad_input_is_named(data, message):
+    with pytest.raises(ValueError, match=message):
+        quick().fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "persistence"}, "`method` must be one of .*'nsac'.* Got 'persistence'"),
+        ({"folds": 0}, "`folds` must be a whole number"),
+        ({"training": {"speed": 1}}, "no field 'speed'"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        quick(**arguments).fit(*numbers())
+
+
+def test_without_epistemic_variance_there_is_no_score_of_novelty():
+    x, y = numbers()
+    with pytest.raises(ValueError, match="`method` must be one that knows what it does not know.*nsac"):
+        quick(method="ridge", folds=1).fit(x, y).ood_score(x)
+
+
+def test_far_rows_are_new():
+    x, y = numbers(200)
+    regressor = quick().fit(x, y)
+    assert regressor.ood_score(x + 8).min() > np.quantile(regressor.ood_score(x), 0.99)
+
+
+def test_heavy_tails_do_not_stop_training():
+    x, _ = numbers(200)
+    y = np.random.default_rng(0).standard_cauchy(200) ** 3
+    regressor = quick(training={"max_steps": 40, "batch_size": 32}).fit(x, y)
+    assert np.isfinite(regressor.predict(x)).all()
+
+
+def test_a_divergence_is_tried_again_with_a_lower_rate(monkeypatch):
+    import nsac.estimators.base as base
+
+    rates, fit = [], base.fit
+
+    def failing(member, train, validation, config, **more):
+        rates.append(config.learning_rate)
+        if len(rates) == 1:
+            raise DivergedError("too fast")
+        return fit(member, train, validation, config, **more)
+
+    monkeypatch.setattr(base, "fit", failing)
+    quick(folds=1).fit(*numbers())
+    assert rates[1] == pytest.approx(rates[0] / 10)
+
+
+def test_fitting_leaves_the_world_as_it_was():
+    state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+    quick().fit(*numbers())
+    assert torch.equal(state, torch.get_rng_state()) and np.array_equal(numpy_state, np.random.get_state()[1])
+    assert (threads, dtype) == (torch.get_num_threads(), torch.get_default_dtype())
+
+
+def test_the_same_state_gives_the_same_bits_in_another_process():
+    x, y = numbers()
+    script = (
+        "import sys, numpy as np\nfrom nsac import NSACRegressor\n"
+        "table = np.frombuffer(bytes.fromhex(sys.stdin.read())).reshape(-1, 4)\n"
+        f"r = NSACRegressor(random_state=0, folds=2, training={QUICK}).fit(table[:, :3], table[:, 3])\n"
+        "print(np.array(r.predict(table[:, :3], return_std=True)).tobytes().hex())"
+    )
+    table = np.column_stack([x, y])
+    out = subprocess.run(
+        [sys.executable, "-c", script], input=table.tobytes().hex(), capture_output=True, text=True, check=True
+    )
+    here = quick().fit(table[:, :3], table[:, 3]).predict(table[:, :3], return_std=True)
+    assert np.array(here).tobytes().hex() == out.stdout.strip()
+    other = quick(random_state=1).fit(x, y).predict(x)
+    assert not np.array_equal(other, here[0])
+
+
+def test_intervals_cover_as_often_as_asked():
+    random = np.random.default_rng(0)
+    x = random.uniform(-2, 2, (3000, 1))
+    y = np.sin(2 * x[:, 0]) + (0.1 + 0.3 / (1 + np.exp(-2 * x[:, 0]))) * random.normal(size=3000)
+    regressor = NSACRegressor(method="gbm", random_state=0, folds=1).fit(x[:1000], y[:1000])
+    lower, upper = regressor.predict_interval(x[1000:], 0.8).T
+    assert np.mean((lower <= y[1000:]) & (y[1000:] <= upper)) == pytest.approx(0.8, abs=0.1)  # 100 rows of calibration
+
+
+def test_few_rows_of_calibration_warn_only_where_an_interval_is_asked_for():
+    x, y = numbers(12)
+    regressor = quick(method="ridge").fit(x, y)
+    with pytest.warns(UserWarning, match="rows of calibration are too few"):
+        regressor.predict_interval(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        regressor.predict(x)
