@@ -12,16 +12,19 @@ from nsac.methods import METHODS as METHODS
 from nsac.uncertainty import Prediction as Prediction
 
 if TYPE_CHECKING:
+    from nsac.estimators import NSACForecaster as NSACForecaster
     from nsac.estimators import NSACRegressor as NSACRegressor
 
 __version__ = "0.1.0.dev0"
-__all__ = ["METHODS", "NAC", "NSAC", "NSACLoss", "NSACRegressor", "Prediction", "core", "load", "uncertainty"]
+__all__ = [
+    "METHODS", "NAC", "NSAC", "NSACForecaster", "NSACLoss", "NSACRegressor", "Prediction", "core", "load", "uncertainty"
+]  # fmt: skip
 
 
 def __getattr__(name: str):
     """The estimators, when they are asked for: scikit-learn takes a second to import."""
-    if name == "NSACRegressor":
-        from nsac.estimators.regressor import NSACRegressor
+    if name in ("NSACForecaster", "NSACRegressor"):
+        from nsac import estimators
 
-        return NSACRegressor
+        return getattr(estimators, name)
     raise AttributeError(f"module 'nsac' has no attribute {name!r}")

@@ -54,6 +54,8 @@ class Problem:
     """tables: learned slots, or one token per feature"""
     skip: bool = False
     """windows: whether the head sees the window directly"""
+    relative: bool = False
+    """windows: whether differences are seen in units of a variable's roughness in the window, typically 1"""
     missing_targets: bool = False
     """whether targets may be NaN, that is not observed: likelihoods leave them out, row by row and output by output"""
     network: NetworkConfig = field(default_factory=NetworkConfig)
@@ -77,7 +79,8 @@ class Problem:
         if self.kind == "series":
             return SeriesEncoder(self.inputs, self.time_scale, seed=seed)
         if self.kind == "windows":
-            return WindowEncoder(self.length, self.inputs, self.calendar, self.missing, self.skip, seed=seed)
+            sizes = self.length, self.inputs, self.calendar
+            return WindowEncoder(*sizes, self.missing, self.skip, self.relative, seed=seed)
         return FrameEncoder(self.inputs, self.length, seed=seed)
 
 

@@ -248,11 +248,36 @@ def _stamp(tau: Tensor) -> Tensor:
     return torch.cat([tau[..., None], time_features(tau)], -1)
 
 
+STILL = 0.3
+"""Roughness, over the typical one, that is added to that of a window: a window at rest must not be blown up."""
+
+
+def fill_holes(x: Tensor) -> Tensor:
+    """Windows, (B, L, V), with straight lines across holes, level at the ends, and 0 where a variable is not known."""
+    absent = x.isnan()
+    if not absent.any():
+        return x
+    steps = torch.arange(x.shape[1], device=x.device)[:, None]
+    before = torch.where(absent, -1, steps).cummax(1).values
+    after = torch.where(absent, x.shape[1], steps).flip(1).cummin(1).values.flip(1)
+    left = torch.where(before < 0, after, before)  # before the first known value it is that one, and so at the end
+    right = torch.where(after == x.shape[1], before, after)
+    known, most = x.nan_to_num(), x.shape[1] - 1
+    a, b = (known.gather(1, place.clamp(0, most)) for place in (left, right))
+    return a + (b - a) * (steps - left).clamp(min=0) / (right - left).clamp(min=1)
+
+
+def roughness(x: Tensor) -> Tensor:
+    """Root mean square step of each variable of windows without holes, (B, L, V) -> (B, 1, V), at least `STILL`."""
+    return (x.diff(dim=1).square().sum(1, keepdim=True) / max(1, x.shape[1] - 1) + STILL**2).sqrt()
+
+
 class WindowEncoder(AbstractEncoder):
     """Regular windows (`x`, (B, L, V), NaN = missing) to one token per variable; their mean asks.
 
     A variable's token sees its differences to its last known value, that value, and which variable it is. `calendar`,
-    (B, G), known in advance, is one more token. A variable with no value in the window is masked.
+    (B, G), known in advance, is one more token. Holes are bridged by straight lines, and flags say where they are; a
+    variable with no value in the window is masked.
 
     Args:
         length: steps of a window.
@@ -260,6 +285,8 @@ class WindowEncoder(AbstractEncoder):
         calendar: numbers that describe the time of the forecast, 0 for none.
         missing: whether values may be missing.
         skip: whether the head sees the window directly.
+        relative: whether differences are seen in units of the variable's roughness in the window; a typical one is
+            thought to be 1, and its logarithm is seen too. The last value may then be large, and is seen as its asinh.
         width: size of a token.
         seed: fixes the initial weights.
     """
@@ -274,14 +301,15 @@ class WindowEncoder(AbstractEncoder):
         calendar: int = 0,
         missing: bool = False,
         skip: bool = False,
+        relative: bool = False,
         width: int = 64,
         seed: int = 0,
     ):
         super().__init__()
-        self.length, self.variables, self.missing = length, variables, missing
+        self.length, self.variables, self.missing, self.relative = length, variables, missing, relative
         self.token_dim = self.query_dim = width
         self.skip_dim = length * variables if skip else 0
-        self.token = seeded_mlp(length * (2 if missing else 1) + 1, width, width, seed)
+        self.token = seeded_mlp(length * (2 if missing else 1) + (2 if relative else 1), width, width, seed)
         self.identity = seeded(lambda: nn.Embedding(variables, width), seed + 1)
         self.calendar = seeded_mlp(calendar, width, width, seed + 2) if calendar else None
         self.described = (6 if missing else 5) * variables
@@ -290,18 +318,13 @@ class WindowEncoder(AbstractEncoder):
     def describe(self, batch: Batch) -> Tensor:
         """Of each variable: last, smallest and largest value, roughness from step to step and over a quarter window."""
         x = batch["x"]  # b l v
-        share = []
-        if self.missing:  # a hole repeats the value before it, or the first one known
-            absent = torch.isnan(x)
-            share = [absent.to(x.dtype).mean(1)]
-            steps = torch.arange(self.length, device=x.device)[:, None]
-            known = torch.where(absent, -1, steps).cummax(1).values
-            first = (~absent).to(torch.uint8).argmax(1, keepdim=True)
-            x = x.nan_to_num().gather(1, torch.where(known < 0, first, known))
-        parts = [x[:, -1], x.amin(1), x.amax(1)]
+        share = [x.isnan().to(x.dtype).mean(1)] if self.missing else []
+        x = fill_holes(x)
+        x = x.transpose(0, 1).contiguous()  # l b v: sums over the first axis are the fastest
+        parts = [x[-1], x.amin(0), x.amax(0)]
         for lag in (1, max(1, self.length // 4)):
-            change = x[:, lag:] - x[:, :-lag] if lag < self.length else x[:, :1] - x[:, :1]
-            parts.append((change.square().mean(1).sqrt() + ROUGH_FLOOR).log())
+            change = x[lag:] - x[:-lag] if lag < self.length else torch.zeros_like(x[:1])
+            parts.append((change.square().mean(0).sqrt() + ROUGH_FLOOR).log())
         return torch.cat(parts + share, -1).unsqueeze(1)
 
     @override
@@ -311,11 +334,14 @@ class WindowEncoder(AbstractEncoder):
         check_dtype("x", x, self.identity.weight.dtype)
         check_known("x", x, self.missing)
         absent = torch.isnan(x)
-        known = x.masked_fill(absent, 0)
-        steps = torch.arange(self.length, device=x.device)
-        last = known.gather(-1, (steps * ~absent).argmax(-1, keepdim=True))  # 0 where nothing is known
-        change = (known - last).masked_fill(absent, 0)
-        parts = [change, last] + ([absent.to(x.dtype)] if self.missing else [])
+        filled = fill_holes(batch["x"])
+        last = filled[:, -1:]
+        change, scale = filled - last, []
+        if self.relative:
+            rough = roughness(filled)
+            change, last, scale = change / rough, last.asinh(), [rough.log()]
+        change = change.mT
+        parts = [change, *(part.mT for part in (last, *scale)), *([absent.to(x.dtype)] if self.missing else [])]
         tokens = self.token(torch.cat(parts, -1)) + self.identity.weight
         mask = absent.all(-1) if self.missing else None
         if self.calendar is not None:

@@ -1,0 +1,631 @@
+"""Forecasts of a series, several steps ahead, from a frame with a time column; irregular and with holes."""
+# pyright: reportArgumentType=false
+# (the type checker takes rows of a frame for a column, and a comparison of arrays for a single one)
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from nsac._checks import check_int
+from nsac.estimators.base import AbstractEstimator, Part
+from nsac.estimators.records import (
+    CYCLES,
+    Columns,
+    Grid,
+    Record,
+    Windows,
+    calendar_of,
+    counts_within,
+    cycles_in,
+    find_columns,
+    read_record,
+    read_times,
+    show_times,
+    to_grid,
+    typical_step,
+)
+from nsac.estimators.stream import LEVELS, Stream
+from nsac.methods import METHODS, Problem
+from nsac.uncertainty import Prediction
+from nsac.uncertainty.checks import check_level
+from nsac.uncertainty.scores import crps, mae, mse, nll
+
+SHARE, LEAST, MOST = 0.1, 40, 2000
+"""Windows of calibration: the latest tenth, at least 40 if that is no more than a fifth; thinned out to 2000."""
+VALIDATED = 3000
+"""Windows that choose weights, at most; a block of time is thinned out evenly."""
+WHOLE = 0.95
+"""If this share of the windows has no hole, the others are left out, and the model does not learn about holes."""
+FEWEST = 20
+"""Windows it takes to fit."""
+CHUNK = 8192
+"""Windows whose draws are in memory at once."""
+JUDGED = 2000
+"""Windows of a fold that a backtest scores, at most; thinned out evenly."""
+
+
+class Forecasts(NamedTuple):
+    """Forecasts from many rows of a frame, in the unit of the target."""
+
+    prediction: Prediction  # (rows, horizon), calibrated
+    lower: Tensor  # (rows, horizon), ends of the interval
+    upper: Tensor
+    y: Tensor  # (rows, horizon), what came; NaN where it is not known
+    naive: Tensor  # (rows, horizon), the last known value
+    times: np.ndarray  # (rows, horizon), of what is predicted: nanoseconds since 1970 in UTC, or numbers
+    series: np.ndarray  # (rows,), names
+
+
+class NSACForecaster(AbstractEstimator):
+    """Forecasts with calibrated uncertainty, from a frame with a time column.
+
+    Steps may be irregular and values missing: every row goes to the nearest slot of a regular grid (rows that share one
+    are averaged), and empty slots are holes that the model knows of. What is predicted is the change of the target from
+    its last known value. Time of day, of week and of year are inputs too, as far as the record shows such a cycle.
+
+    The latest tenth of the record calibrates. Of the rest, each of `folds` members trains on all but one block of time,
+    which chooses its weights; together they predict as one mixture.
+
+    Args:
+        horizon: steps to predict.
+        lookback: steps that are looked at.
+        target: column to predict.
+        time: column of dates, with or without a time zone, or of numbers; ascending within a series.
+        series: column that names the series, if there are several. They share one model.
+        covariates: columns to look at besides; by default all others that hold numbers. Columns of text are left out.
+        step: length of a step, a number or anything `pandas.Timedelta` takes; by default the typical gap between rows.
+        method: a name in `nsac.METHODS` that takes windows.
+        folds: members; 1 trains a single one, and leaves out the latest part to choose its weights.
+        training: fields of `nsac.training.TrainConfig` that replace the defaults.
+        random_state: fixes everything that is random: a number, None or a `RandomState`.
+        verbose: whether to show a bar, on a terminal.
+
+    Attributes:
+        members_: the fitted methods.
+        calibration_: what corrects their mixture, step by step ahead.
+        columns_: columns in use.
+        step_: length of a step: nanoseconds, or in the unit of the time column.
+        cycles_: cycles of the calendar in use.
+    """
+
+    kind: ClassVar[str] = "windows"
+
+    def __init__(
+        self,
+        horizon: int = 24,
+        lookback: int = 48,
+        target: str = "y",
+        time: str = "date",
+        series: str | None = None,
+        *,
+        covariates: Sequence[str] | None = None,
+        step: Any = None,
+        method: str = "nsac",
+        folds: int = 3,
+        training: dict[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ):
+        self.horizon = horizon
+        self.lookback = lookback
+        self.target = target
+        self.time = time
+        self.series = series
+        self.covariates = covariates
+        self.step = step
+        self.method = method
+        self.folds = folds
+        self.training = training
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, frame: pd.DataFrame, y: None = None) -> "NSACForecaster":
+        """Fit and calibrate.
+
+        Args:
+            frame: rows in order of time; the target is one of its columns.
+            y: not used.
+        """
+        self._check_method()
+        for name in ("horizon", "lookback", "folds"):
+            check_int(name, getattr(self, name))
+        self.columns_ = find_columns(frame, self.time, self.series, self.target, self.covariates)
+        record = read_record(frame, self.columns_)
+        self._check_values(record)
+        self.stamps_ = record.stamps
+        self.step_ = typical_step(record) if self.step is None else _length(self.step, record)
+        grid = to_grid(record, self.step_, max(self.lookback, self.horizon))
+        self._check_length(grid)
+        self.irregular_ = grid.irregular
+        self.cycles_ = cycles_in(record.times, self.step_)
+        ends, holes = self._choose_ends(grid)
+        when = _steps(grid.times, self.step_)[ends]
+        ends, when = ends[np.argsort(when, kind="stable")], np.sort(when)
+        rest, calibration = self._split(when)
+        past = grid.times <= grid.times[ends[rest[-1]]]
+        self.centre_, self.unit_ = self._scales(grid, past)
+        self.change_ = np.ones(self.horizon)
+        windows = self._windows(grid, torch.from_numpy(ends), torch.float32, holes)
+        self.change_ = _typical_change(windows, rest)
+        windows = self._windows(grid, torch.from_numpy(ends), torch.float32, holes)
+        problem = Problem(
+            "windows", windows.values.shape[1], self.horizon, length=self.lookback, calendar=2 * len(self.cycles_),
+            missing=holes, skip=True, relative=True, missing_targets=holes,
+        )  # fmt: skip
+        random = check_random_state(self.random_state)
+        held = windows.at(windows.ends[torch.from_numpy(_thinned(calibration, MOST))])
+        parts = self._parts(rest, when)
+        self._learn(problem, windows, held, parts, int(random.randint(2**31 - 1)))
+        self.stream_ = Stream(self._errors(held))
+        self.origin_ = record.times.min()
+        self.seen_ = {_key(name): last for name, last in zip(record.names, record.last, strict=True)}
+        return self
+
+    def predict(self, frame: pd.DataFrame, at: Any = None, coverage: float = 0.9) -> pd.DataFrame:
+        """Forecast the steps after the last row of each series.
+
+        Args:
+            frame: at least the latest rows, `lookback` steps if possible; earlier ones do not matter.
+            at: times to forecast instead, after the last row and within the horizon. Between steps forecasts are
+                interpolated, from the last known value on.
+            coverage: of the interval; 0.9 makes the columns `lower_90` and `upper_90`.
+
+        Returns:
+            One row per step (and series): the time, the series, `mean`, `std`, `aleatoric` and `epistemic` variance
+            (std^2 is their sum), and the ends of the interval.
+        """
+        check_level("coverage", coverage)
+        record, windows, p = self._latest(frame)
+        lower, upper = self._interval(windows, p, coverage)
+        p = self._in_unit(windows, torch.arange(len(windows)), self.calibration_.apply(p))
+        last = record.last
+        mean, std = p.mean_draws, p.log_std_draws.exp()
+        ahead = np.arange(1, self.horizon + 1)
+        times = last[:, None] + (ahead * self.step_)[None]
+        if at is not None:
+            times, lead = self._leads(at, last)
+            start = torch.as_tensor(self._last_known(windows))
+            zero = torch.zeros_like(start)
+            mean, std = (_interpolate(v, z, lead) for v, z in ((mean, start), (std, zero)))
+            lower, upper = (_interpolate(v, start, lead) for v in (lower, upper))
+        p = Prediction(mean, std.log())
+        percent = f"{100 * coverage:g}"
+        table: dict[str, Any] = {self.columns_.time: show_times(times.ravel(), record.stamps)}
+        if self.columns_.series is not None:
+            table[self.columns_.series] = np.repeat(np.array(record.names, dtype=object), times.shape[1])
+        numbers = {"mean": p.mean, "std": p.std, "aleatoric": p.aleatoric, "epistemic": p.epistemic}
+        numbers |= {f"lower_{percent}": lower, f"upper_{percent}": upper}
+        return pd.DataFrame(table | {name: value.flatten().numpy() for name, value in numbers.items()})
+
+    def predict_interval(self, frame: pd.DataFrame, coverage: float = 0.9) -> np.ndarray:
+        """Lower and upper ends of the steps after the last row of each series, (series, 2, horizon)."""
+        check_level("coverage", coverage)
+        _, windows, p = self._latest(frame)
+        return torch.stack(self._interval(windows, p, coverage), 1).numpy()
+
+    def predict_quantiles(
+        self, frame: pd.DataFrame, quantiles: float | Sequence[float] = (0.1, 0.5, 0.9)
+    ) -> np.ndarray:
+        """Quantiles of the calibrated mixture, (series, quantiles, horizon)."""
+        levels = np.atleast_1d(quantiles).tolist()
+        return self.predict_distribution(frame).quantile(levels).movedim(0, 1).numpy()
+
+    def predict_distribution(self, frame: pd.DataFrame) -> Prediction:
+        """The calibrated mixture in the unit of the target, (series, horizon)."""
+        _, windows, p = self._latest(frame)
+        return self._in_unit(windows, torch.arange(len(windows)), self.calibration_.apply(p))
+
+    def forecasts(
+        self, frame: pd.DataFrame, since: Any = None, coverage: float = 0.9, most: int | None = None
+    ) -> Forecasts:
+        """What would have been forecast at every row of a frame, beside what came; no adaptive margins.
+
+        Args:
+            frame: rows in order of time.
+            since: time; only forecasts whose steps are all from then on.
+            coverage: of the interval.
+            most: so many rows at most, evenly thinned out.
+        """
+        record = self._read(frame)
+        grid, windows = self._judgeable(record)
+        if since is not None:
+            first = read_times(pd.Series([since]), self.columns_.time)[0][0]
+            windows = windows.at(windows.ends[torch.from_numpy(grid.times[windows.ends] + self.step_ >= first)])
+        if most is not None:
+            windows = windows.at(windows.ends[torch.from_numpy(_thinned(np.arange(len(windows)), most))])
+        if not len(windows):
+            raise ValueError(
+                f"`frame` must hold a row with a known {self.target!r} in the {self.lookback} steps up to it and in "
+                f"the {self.horizon} steps after it. Got none in {len(frame)} rows."
+            )
+        p = self._draws(windows)
+        lower, upper = self._band(windows, *self.calibration_.interval(p, coverage))
+        rows = torch.arange(len(windows))
+        p = self._in_unit(windows, rows, self.calibration_.apply(p))
+        times = grid.times[windows.ends][:, None] + np.arange(1, self.horizon + 1) * self.step_
+        shift, scale = (torch.as_tensor(v[0]) for v in (self.centre_, self.unit_))
+        y = shift + scale * windows.goals(windows.ends)
+        naive = torch.as_tensor(self._last_known(windows))[:, None].expand_as(y)
+        names = np.array(record.names, dtype=object)[grid.codes[windows.ends]]
+        return Forecasts(p, lower, upper, y, naive, times, names)
+
+    def update(self, frame: pd.DataFrame) -> "NSACForecaster":
+        """Adapt the intervals to what came since the last call, or since `fit`.
+
+        Every forecast that could have been made in the frame and has come due since is judged, in order of time: after
+        misses intervals of `predict` become wider, after hits narrower, each step ahead by itself, so that in the long
+        run the share of misses is what was asked for. Means and variances stay what they are.
+
+        Args:
+            frame: the new rows, and before them `lookback + horizon` steps of the rows that were there already. More
+                does no harm: no forecast is judged twice.
+        """
+        steps, scores, record = self._due(frame)
+        self.stream_.update(steps, scores)
+        self._remember(record)
+        return self
+
+    def track(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """`update`, and how the adaptive intervals of each step ahead did on what was judged.
+
+        Returns:
+            One row per step ahead: `step`, `judged` (how many), and `coverage_50`, ..., the share inside.
+        """
+        steps, scores, record = self._due(frame)
+        margins = self.stream_.update(steps, scores)
+        self._remember(record)
+        known = ~np.isnan(scores)
+        inside = ((scores[:, None] <= margins) & known[:, None]).sum(0) / np.maximum(known.sum(0), 1)
+        table = {"step": np.arange(1, self.horizon + 1), "judged": known.sum(0)}
+        return pd.DataFrame(table | {f"coverage_{100 * c:g}": inside[i] for i, c in enumerate(LEVELS)})
+
+    def backtest(self, frame: pd.DataFrame, folds: int = 5) -> pd.DataFrame:
+        """Fit on the past and score what follows, several times, beside naive forecasts.
+
+        The record is cut into `folds + 1` blocks of as many rows; fold k fits the first k and scores forecasts of block
+        k + 1. This estimator stays what it is.
+
+        Returns:
+            One row per fold and method: `mse`, `mae`, `crps`, `nll`, `coverage_90` and `width_90` in the unit of the
+            target, over all steps ahead.
+        """
+        check_int("folds", folds)
+        columns = find_columns(frame, self.time, self.series, self.target, self.covariates)
+        times = read_record(frame, columns).times
+        edges = np.sort(times)[np.arange(1, folds + 1) * len(times) // (folds + 1)]
+        stamps = read_times(pd.Series(frame.reset_index()[self.time]), self.time)[0]
+        rows = []
+        for k, first in enumerate(edges):
+            stop = edges[k + 1] if k + 1 < folds else np.inf
+            past = frame[stamps < first]
+            fitted: NSACForecaster = clone(self)  # pyright: ignore[reportAssignmentType]
+            fitted.fit(past)
+            made = fitted._between(frame[stamps < stop], first)
+            known = ~made.y.isnan()
+            y = made.y[known]
+            own = _scores(made.prediction[known], made.lower[known], made.upper[known], y)
+            rows.append({"fold": k + 1, "method": self.method, "forecasts": int(known.sum()), **own})
+            for name, p in fitted._naive(past, frame[stamps < stop], first).items():
+                lower, upper = p[known].interval(0.9)
+                naive = _scores(p[known], lower, upper, y)
+                rows.append({"fold": k + 1, "method": name, "forecasts": int(known.sum()), **naive})
+        return pd.DataFrame(rows)
+
+    def _between(self, frame: pd.DataFrame, first: Any) -> Forecasts:
+        return self.forecasts(frame, since=show_times(np.array([first]), self.stamps_)[0], most=JUDGED)
+
+    def _naive(self, past: pd.DataFrame, frame: pd.DataFrame, first: Any) -> dict[str, Prediction]:
+        """Persistence, and where there is a day the season, with the deviations they have in the past."""
+        grid, windows = self._judgeable(self._read(frame))
+        kept = np.flatnonzero(grid.times[windows.ends] + self.step_ >= first)
+        windows = windows.at(windows.ends[torch.from_numpy(_thinned(kept, JUDGED))])
+        _, old = self._judgeable(self._read(past))
+        batch = windows.batch(torch.arange(len(windows)))
+        found = {}
+        for name in ("persistence", "seasonal"):
+            if name in batch:
+                with_holes = Problem(**{**self.problem_.__dict__, "missing_targets": True})
+                method = METHODS[name](with_holes).double()
+                method.solve(old, old)  # pyright: ignore[reportCallIssue]
+                found[name] = self._in_unit(windows, torch.arange(len(windows)), method.predict(batch))
+        return found
+
+    def _read(self, frame: pd.DataFrame) -> Record:
+        check_is_fitted(self)
+        record = read_record(frame, self.columns_)
+        if (record.times.dtype == np.int64) != isinstance(self.step_, int):
+            kind = "dates" if isinstance(self.step_, int) else "numbers"
+            raise ValueError(
+                f"Time column {self.columns_.time!r} must hold {kind}, as in `fit`. Got the other kind instead."
+            )
+        return record
+
+    def _latest(self, frame: pd.DataFrame) -> tuple[Record, Windows, Prediction]:
+        """The window that ends with the last row of each series, and its prediction as the members make it."""
+        record = self._read(frame)
+        record = record.since(record.last - (self.lookback - 0.5) * self.step_)
+        grid = to_grid(record, self.step_, None, to_last=True)
+        ends = np.flatnonzero(np.append(np.diff(grid.codes) != 0, True))
+        known = counts_within(np.isfinite(grid.values[:, 0]), grid.start[ends], ends + 1)
+        for which in np.flatnonzero(known == 0):
+            whose = "" if self.columns_.series is None else f" of series {record.names[which]!r}"
+            raise ValueError(
+                f"Column {self.columns_.target!r}{whose} must have a value in the last {self.lookback} steps. All are "
+                "missing. Pass rows up to a later time, or fit with a longer `lookback`."
+            )
+        windows = self._windows(grid, torch.from_numpy(ends), torch.float64, self.problem_.missing)
+        return record, windows, self._draws(windows)
+
+    def _windows(self, grid: Grid, ends: Tensor, dtype: torch.dtype, holes: bool) -> Windows:
+        values = np.column_stack([grid.values, grid.offset]) if self.irregular_ else grid.values
+        values = (values - self.centre_) / self.unit_
+        season = round(CYCLES["day"] / self.step_) if "day" in self.cycles_ else 0
+        return Windows(
+            torch.as_tensor(values, dtype=dtype), torch.from_numpy(grid.start), torch.from_numpy(grid.stop),
+            torch.as_tensor(calendar_of(grid.times, self.stamps_, self.cycles_), dtype=dtype), ends, self.lookback,
+            torch.as_tensor(self.change_, dtype=dtype), season, not holes, True,
+        )  # fmt: skip
+
+    def _judgeable(self, record: Record) -> tuple[Grid, Windows]:
+        """All windows with a known target both before and after their end, in double precision."""
+        grid = to_grid(record, self.step_, max(self.lookback, self.horizon))
+        ends = np.flatnonzero(self._usable(grid))
+        return grid, self._windows(grid, torch.from_numpy(ends), torch.float64, self.problem_.missing)
+
+    def _usable(self, grid: Grid) -> np.ndarray:
+        slots = np.arange(len(grid.times))
+        known = np.isfinite(grid.values[:, 0])
+        before = counts_within(known, np.maximum(grid.start, slots + 1 - self.lookback), slots + 1)
+        after = counts_within(known, slots + 1, np.minimum(grid.stop, slots + 1 + self.horizon))
+        return (before > 0) & (after > 0)
+
+    def _choose_ends(self, grid: Grid) -> tuple[np.ndarray, bool]:
+        """Slots to forecast from, and whether the model is to know of holes."""
+        slots = np.arange(len(grid.times))
+        first, stop = slots + 1 - self.lookback, slots + 1 + self.horizon
+        inside = (first >= grid.start) & (stop <= grid.stop)
+        hole, gap = np.isnan(grid.values).any(1), np.isnan(grid.values[:, 0])
+        whole = inside.copy()
+        whole[inside] = counts_within(hole, first[inside], slots[inside] + 1) == 0
+        whole[whole] = counts_within(gap, slots[whole] + 1, stop[whole]) == 0
+        usable = self._usable(grid)
+        if whole.sum() >= WHOLE * inside.sum() and inside.sum() >= usable.sum() / 2:
+            return np.flatnonzero(whole), False
+        return np.flatnonzero(usable), True
+
+    def _split(self, when: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to learn from and rows to calibrate on, the latest; between them a gap of the horizon, or less."""
+        n = len(when)
+        if n < FEWEST:
+            raise ValueError(
+                f"`frame` must give at least {FEWEST} windows of {self.lookback} + {self.horizon} steps. Got {n} "
+                "instead. Pass more rows, or lower `lookback` and `horizon`."
+            )
+        aside = max(round(SHARE * n), min(LEAST, n // 5))
+        calibration = np.arange(n - aside, n)
+        rest = np.flatnonzero(when[: n - aside] <= when[n - aside] - self._gap(n))
+        return rest if len(rest) >= n // 2 else np.arange(n - aside), calibration
+
+    def _gap(self, n: int) -> int:
+        return min(self.horizon, n // 20)
+
+    def _parts(self, rest: np.ndarray, when: np.ndarray) -> list[Part]:
+        """Member k leaves out block k of time, and what overlaps it; a single one the latest fifth."""
+        blocks = np.array_split(rest, min(self.folds, len(rest) // 4)) if self.folds > 1 else [rest[-len(rest) // 5 :]]
+        gap = self._gap(len(when))
+        far = [(when[rest] <= when[b[0]] - gap) | (when[rest] >= when[b[-1]] + gap) for b in blocks]
+        return [(rest[ok], _thinned(block, VALIDATED)) for ok, block in zip(far, blocks, strict=True)]
+
+    def _scales(self, grid: Grid, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean of each input, and its typical step: half of the windows are rougher than that."""
+        values = np.column_stack([grid.values, grid.offset]) if self.irregular_ else grid.values
+        values, start = values[past], grid.start[past]
+        centre, units = np.nanmean(values, 0), []
+        for column in values.T:
+            square = np.where(start[1:] == start[:-1], np.diff(column) ** 2, np.nan)
+            whole = square[: len(square) // self.lookback * self.lookback].reshape(-1, self.lookback)
+            known = (~np.isnan(whole)).any(1)
+            each = np.sqrt(np.nanmean(whole[known], 1)) if known.any() else np.zeros(1)
+            unit = np.median(each) or np.sqrt(np.nanmean(square)) if (~np.isnan(square)).any() else 0.0
+            units.append(unit if unit > 0 else np.nanstd(column) or 1.0)
+        return np.where(np.isnan(centre), 0.0, centre), np.nan_to_num(np.array(units), nan=1.0)
+
+    def _check_values(self, record: Record) -> None:
+        for i, name in enumerate(self.columns_.inputs):
+            column = record.values[:, i]
+            if np.isnan(column).all():
+                raise ValueError(f"Column {name!r} must have a value in at least one row. All are missing.")
+            if i == 0 and np.nanmax(column) == np.nanmin(column):
+                raise ValueError(f"Target column {name!r} must vary. It is {np.nanmax(column):g} in every row.")
+
+    def _check_length(self, grid: Grid) -> None:
+        longest, need = int((grid.stop - grid.start).max()), self.lookback + self.horizon
+        if longest < need:
+            raise ValueError(
+                f"`lookback` + `horizon` must be no longer than the data. Got {self.lookback} + {self.horizon} = "
+                f"{need} steps, and the longest stretch without a long hole has {longest} steps of "
+                f"{self._shown_step()}. Lower them, or pass more rows."
+            )
+
+    def _shown_step(self) -> str:
+        return str(pd.Timedelta(self.step_)) if isinstance(self.step_, int) else f"{self.step_:g}"
+
+    def _interval(self, windows: Windows, p: Prediction, coverage: float) -> tuple[Tensor, Tensor]:
+        """In the unit of the target; adaptive once there was an update."""
+        if not self.stream_.begun:
+            return self._band(windows, *self.calibration_.interval(p, coverage))
+        half = torch.as_tensor(self.stream_.margin(coverage)) * p.std
+        return self._band(windows, p.mean - half, p.mean + half)
+
+    def _band(self, windows: Windows, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        shift, scale = self._level(windows, torch.arange(len(windows)))
+        return shift + scale * lower, shift + scale * upper
+
+    def _level(self, windows: Windows, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Shift and scale, (B, horizon), from the unit of `y` to that of the target."""
+        last, scale = windows.level(rows)
+        return self.centre_[0] + self.unit_[0] * last, self.unit_[0] * scale
+
+    def _last_known(self, windows: Windows) -> np.ndarray:
+        return self.centre_[0] + self.unit_[0] * windows.last[windows.ends].double().numpy()
+
+    def _in_unit(self, windows: Windows, rows: Tensor, p: Prediction) -> Prediction:
+        shift, scale = self._level(windows, rows)
+        return Prediction(shift + scale * p.mean_draws, p.log_std_draws + scale.log())
+
+    def _errors(self, windows: Windows) -> np.ndarray:
+        """Errors in predicted deviations, before calibration, (rows, horizon); NaN where nothing was observed."""
+        scores = [np.empty((0, self.horizon))]
+        for ends in windows.ends.split(CHUNK):
+            some = windows.at(ends)
+            p, y = self._draws(some), some.batch(torch.arange(len(ends)))["y"].double()
+            scores.append(((y - p.mean).abs() / p.std).numpy())
+        return np.concatenate(scores)
+
+    def _due(self, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, Record]:
+        """Scores of the forecasts that came due after what was seen: steps of time, and (rows, horizon)."""
+        record = self._read(frame)
+        lowest = record.times.min() - self.step_
+        seen = np.array([self.seen_.get(_key(name), lowest) for name in record.names])
+        reach = (self.lookback + self.horizon + 1) * self.step_
+        grid, windows = self._judgeable(record.since(seen - reach))
+        scores = np.full((len(grid.times), self.horizon), np.nan)
+        if len(windows):
+            ends = windows.ends.numpy()
+            z = self._errors(windows)
+            for h in range(self.horizon):
+                due = ends + h + 1 < grid.stop[ends]
+                scores[ends[due] + h + 1, h] = z[due, h]
+        fresh = grid.times > seen[grid.codes] + self.step_ / 4
+        kept = np.flatnonzero(fresh & ~np.isnan(scores).all(1))
+        steps = np.rint((grid.times[kept] - self.origin_) / self.step_).astype(np.int64)
+        order = np.argsort(steps, kind="stable")
+        return steps[order], scores[kept[order]], record
+
+    def _remember(self, record: Record) -> None:
+        for name, last in zip(record.names, record.last, strict=True):
+            self.seen_[_key(name)] = max(last, self.seen_.get(_key(name), last))
+
+    def _leads(self, at: Any, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Times, (series, times), and how many steps after the last row they are."""
+        stamps = pd.Series(at if isinstance(at, (pd.Series, pd.Index, np.ndarray, list, tuple)) else [at])
+        times, _ = read_times(stamps.reset_index(drop=True), "at")
+        if times.dtype != last.dtype:
+            raise ValueError("`at` must be times of the kind the time column has: dates, or numbers.")
+        times = np.broadcast_to(times, (len(last), len(times)))
+        lead = (times - last[:, None]) / self.step_
+        bad = (lead <= 0) | (lead > self.horizon + 1e-9)
+        if bad.any():
+            series, which = np.argwhere(bad)[0]
+            ends = show_times(last[series] + np.array([0, self.horizon]) * self.step_, self.stamps_)
+            raise ValueError(
+                f"`at` must be after {ends[0]}, the last row, and no later than {ends[1]}, {self.horizon} steps of "
+                f"{self._shown_step()} after it. Got {stamps.iloc[which]} instead. Fit with a longer `horizon`, or "
+                "pass a frame that ends elsewhere."
+            )
+        return times, lead
+
+    def _training(self, rows: int) -> dict[str, Any]:
+        return {
+            "max_steps": int(min(300 + rows // 2, 1500)), "batch_size": int(min(128, rows)), "learning_rate": 1e-3,
+            "weight_decay": 1.0, "validate_every": 100,
+        }  # fmt: skip
+
+    def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        columns, stream = self.columns_, self.stream_
+        facts = {
+            "columns": [columns.time, columns.series, columns.target, list(columns.covariates)],
+            "stamps": str(self.stamps_), "step": self.step_, "cycles": self.cycles_, "irregular": self.irregular_,
+            "seen": list(self.seen_), "begun": stream.begun, "now": stream.now,
+        }  # fmt: skip
+        arrays = {"centre": self.centre_, "unit": self.unit_, "change": self.change_}
+        arrays |= {"scores": stream.scores, "alpha": stream.alpha, "said": stream.said}
+        arrays |= {"seen": np.array(list(self.seen_.values())), "origin": np.array(self.origin_)}
+        return facts, {name: torch.as_tensor(array) for name, array in arrays.items()}
+
+    def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        time, series, target, covariates = facts["columns"]
+        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+        self.columns_ = Columns(time, series, target, tuple(covariates))
+        self.stamps_ = pd.api.types.pandas_dtype(facts["stamps"])
+        self.step_, self.cycles_, self.irregular_ = facts["step"], list(facts["cycles"]), facts["irregular"]
+        self.centre_, self.unit_, self.change_ = (arrays[name] for name in ("centre", "unit", "change"))
+        self.seen_ = dict(zip(facts["seen"], arrays["seen"], strict=True))
+        self.origin_ = arrays["origin"][()]
+        self.stream_ = Stream(arrays["scores"], arrays["alpha"], arrays["said"], facts["now"], True)
+        self.stream_.begun = facts["begun"]
+        inputs = len(self.columns_.inputs) + self.irregular_
+        sizes = {"centre": (inputs,), "unit": (inputs,), "change": (self.horizon,), "scores": (-1, self.horizon)}
+        sizes |= {"alpha": (len(LEVELS), self.horizon), "said": (self.horizon + 1, len(LEVELS), self.horizon)}
+        for name, size in sizes.items():
+            shape = tensors[name].shape
+            if len(shape) != len(size) or any(n not in (-1, m) for n, m in zip(size, shape, strict=True)):
+                raise ValueError(f"Tensor {name!r} must have shape {size}. Got {tuple(shape)} instead.")
+        problem = self.problem_
+        if (problem.inputs, problem.outputs, problem.length) != (inputs, self.horizon, self.lookback):
+            raise ValueError("`columns` do not fit the problem.")
+
+
+def _scores(p: Prediction, lower: Tensor, upper: Tensor, y: Tensor) -> dict[str, float]:
+    inside = ((lower <= y) & (y <= upper)).double().mean().item()
+    table = {"mse": mse(p, y), "mae": mae(p, y), "crps": crps(p, y), "nll": nll(p, y)}
+    return table | {"coverage_90": inside, "width_90": (upper - lower).mean().item()}  # pyright: ignore
+
+
+def _length(step: Any, record: Record) -> float | int:
+    if record.times.dtype == np.int64:
+        try:
+            length = pd.Timedelta(step).value
+        except (ValueError, TypeError):
+            length = 0
+        if length <= 0:
+            raise ValueError(f"`step` must be a time above 0, such as '15min'. Got {step!r} instead.")
+        return length
+    if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 < step < np.inf:
+        raise ValueError(f"`step` must be a finite number above 0, as the times are numbers. Got {step!r} instead.")
+    return float(step)
+
+
+def _steps(times: np.ndarray, step: float | int) -> np.ndarray:
+    return (times - times.min()) / step
+
+
+def _thinned(rows: np.ndarray, most: int) -> np.ndarray:
+    """Evenly spaced rows, the last one among them."""
+    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)]
+
+
+def _typical_change(windows: Windows, rows: np.ndarray) -> np.ndarray:
+    """Root mean square of `y` at each step ahead, where `change` is 1."""
+    total, count = torch.zeros(2, len(windows.change), dtype=torch.float64)
+    for some in torch.from_numpy(rows).split(4096):
+        y = windows.batch(some)["y"].double()
+        total, count = total + y.square().nansum(0), count + (~y.isnan()).sum(0)
+    size = (total / count.clamp(min=1)).sqrt()
+    return torch.where(size > 0, size, size[size > 0].mean() if (size > 0).any() else 1.0).numpy()
+
+
+def _interpolate(steps: Tensor, start: Tensor, lead: np.ndarray) -> Tensor:
+    """Values at fractional steps ahead, (..., series, times), of values at whole ones, (..., series, horizon)."""
+    first = start[:, None].expand(*steps.shape[:-1], 1)
+    path = torch.cat([first, steps], -1)
+    left = torch.as_tensor(np.clip(np.floor(lead), 0, steps.shape[-1] - 1).astype(np.int64)).expand(
+        *steps.shape[:-1], -1
+    )
+    share = torch.as_tensor(lead) - left
+    a, b = path.gather(-1, left), path.gather(-1, left + 1)
+    return a + share * (b - a)
+
+
+def _key(name: Any) -> str | int | None:
+    """A name of a series as JSON has it."""
+    if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
+        return int(name)
+    return None if name is None else str(name)
