@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-EXTRAS := bench,drive,export,track,race,dev
+EXTRAS := bench,drive,export,parquet,track,race,dev
 
 .PHONY: demo test slow race cost lint setup format clean
 .DELETE_ON_ERROR:

@@ -85,8 +85,8 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
 
 def test_a_name_that_is_no_column_gets_the_nearest_suggested(tmp_path):
     frame = read_table(written(tmp_path, GOOD))
-    with pytest.raises(TableError, match="no column 'tiem'. Did you mean 'time'"):
-        find_columns(frame, ["y", "tiem"], tmp_path)
+    with pytest.raises(TableError, match="no column 'timee'. Did you mean 'time'"):
+        find_columns(frame, ["y", "timee"], tmp_path)
 
 
 def test_without_pyarrow_the_way_out_is_told(tmp_path, monkeypatch):

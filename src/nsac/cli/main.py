@@ -8,12 +8,14 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from nsac.cli import model
 from nsac.cli.data import data, stop
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Predictions with trustworthy uncertainty.")
 bench = typer.Typer(no_args_is_help=True, help="The evidence: tables and figures.")
 app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")
+model.register(app)
 console = Console()
 
 

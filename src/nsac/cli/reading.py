@@ -56,8 +56,9 @@ def find_columns(frame: "DataFrame", names: Iterable[str], path: Path) -> None:
     columns = [str(column) for column in frame.columns]
     for name in names:
         if name not in columns:
-            near = difflib.get_close_matches(name, columns, 1, 0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            lower = {column.casefold().strip(): column for column in columns}
+            near = difflib.get_close_matches(name.casefold().strip(), lower, 1, 0.5)
+            hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
             raise TableError(f"{path} has no column {name!r}.{hint} Its columns are: {_listed(columns)}.")
 
 

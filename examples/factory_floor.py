@@ -1,0 +1,78 @@
+"""Predict with an exported model on a machine that has numpy and onnxruntime, and nothing else.
+
+    nsac fit data.csv --target y --out model/
+    nsac export model/ --to onnx                      # writes model.onnx; copy it, and this file, to the machine
+    python factory_floor.py model.onnx new.csv        # mean, deviations and a 90 % interval of each row
+
+The noise is an input. By default it is the noise with which the library itself predicts, and which the file keeps, so
+that the numbers are the library's. `matched_normal` draws other noise, or more of it.
+"""
+
+import base64
+import csv
+import json
+import sys
+
+import numpy as np
+import onnxruntime
+
+
+class Model:
+    """An exported regressor. The file says what it takes: `self.about`."""
+
+    def __init__(self, path):
+        self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        self.about = json.loads(self.session.get_modelmeta().custom_metadata_map["nsac"])
+        self.outputs = [output.name for output in self.session.get_outputs()]
+        kept = self.about.get("noise")
+        self.noise = kept and np.frombuffer(base64.b64decode(kept["data"]), "<f4").reshape(kept["shape"])
+
+    def predict(self, rows, noise=None):
+        """Outputs by name, (rows, targets), of a list of dicts from column to text or number."""
+        feed = {}
+        for column in self.about["columns"]:
+            read = code(column["levels"]) if column["input"] == "c" else number
+            feed.setdefault(column["input"], []).append([read(row[column["name"]]) for row in rows])
+        feed = {name: np.array(columns, np.int64 if name == "c" else np.float64).T for name, columns in feed.items()}
+        feed.setdefault("x", np.zeros((len(rows), 0)))
+        if self.noise is not None:
+            feed["noise"] = self.noise if noise is None else noise
+        return dict(zip(self.outputs, self.session.run(None, feed), strict=True))
+
+
+def number(text):
+    """A number; NaN where the field is empty."""
+    return float("nan") if text in ("", None) else float(text)
+
+
+def code(levels):
+    """A reader of names: from 1 on, 0 for one that is missing or unknown."""
+    codes = {level: i + 1 for i, level in enumerate(levels)}
+    return lambda text: codes.get(str(text), 0)
+
+
+def matched_normal(draws, shape, seed=0):
+    """Standard normal noise, (draws, *shape), with mean 0 and variance 1 over draws, and uncorrelated in blocks."""
+    flat = np.random.default_rng(seed).standard_normal((draws, int(np.prod(shape))))
+    flat -= flat.mean(0)
+    blocks = np.split(flat, range(draws - 1, flat.shape[1], draws - 1), axis=1)
+    for block in blocks:
+        basis, triangle = np.linalg.qr(block)
+        block[:] = basis * np.sign(np.diag(triangle)) * draws**0.5
+    return np.concatenate(blocks, 1).reshape(draws, *shape).astype(np.float32)
+
+
+def main(model_path, csv_path):
+    """Print a table."""
+    model = Model(model_path)
+    with open(csv_path, newline="", encoding="utf-8-sig") as file:
+        out = model.predict(list(csv.DictReader(file)))
+    print(f"{'target':>12} {'mean':>12} {'aleatoric sd':>12} {'epistemic sd':>12} {'lower':>12} {'upper':>12}")
+    for i, target in enumerate(model.about["targets"]):
+        mean, aleatoric, epistemic, lower, upper = (out[name][:, i] for name in model.outputs)
+        for row in zip(mean, aleatoric**0.5, epistemic**0.5, lower, upper, strict=True):
+            print(f"{target:>12} " + " ".join(f"{value:12.5g}" for value in row))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,272 @@
+import gzip
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import nsac
+from nsac.cli.main import app
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def done(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def refused(*arguments) -> str:
+    """Exit code 2 and one line, besides notes."""
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("Note: ")]
+    assert len(lines) == 1 and lines[0].startswith("Error: "), result.output
+    return lines[0]
+
+
+def table(n=150, seed=0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"id": [f"part {i}" for i in range(n)], "x": rng.normal(size=n), "zip": rng.choice([7, 8], n)})
+    frame["kind"] = rng.choice(["a", "b"], n)
+    frame["y"] = 5 + 3 * frame["x"] + (frame["kind"] == "a") + 0.1 * rng.normal(size=n)
+    frame["z"] = -frame["y"]
+    frame.loc[::9, "x"] = np.nan
+    return frame
+
+
+def hours(n=220, seed=0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    wave = np.sin(2 * np.pi * np.arange(n) / 24)
+    dates = pd.date_range("2024-01-01", periods=n, freq="h")
+    return pd.DataFrame({"date": dates, "a": rng.normal(size=n), "OT": wave + 0.1 * rng.normal(size=n)})
+
+
+QUICK = ("--steps", "3")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A file to fit, one to predict, and a model of one target."""
+    folder = tmp_path_factory.mktemp("cli")
+    table().to_csv(folder / "train.csv", index=False)
+    table(40, seed=1).to_csv(folder / "test.csv", index=False)
+    fitted = done(
+        "fit", folder / "train.csv", "--target", "y", "--drop", "z", "--drop", "id", "--category", "zip",
+        "--out", folder / "model", "--json", *QUICK,
+    )  # fmt: skip
+    told = json.loads(fitted.stdout)
+    assert told["class"] == "NSACRegressor" and told["rows"] == 150 and told["targets"] == ["y"]
+    assert told["columns"] == ["x", "zip", "kind"] and told["bytes"] > 1000
+    return folder
+
+
+def test_predictions_are_the_estimators(folder, tmp_path):
+    out = tmp_path / "new folder" / "p.csv"
+    done("predict", folder / "model", folder / "test.csv", "--out", out, "--coverage", "0.8")
+    p = pd.read_csv(out)
+    assert list(p.columns) == ["id", "z", "mean", "std", "aleatoric", "epistemic", "lower_80", "upper_80"]
+    X = table(40, seed=1).astype({"zip": str})[["x", "zip", "kind"]]
+    mean, std = nsac.load(folder / "model").predict(X, return_std=True)
+    np.testing.assert_allclose(p["mean"], mean, rtol=1e-9)
+    np.testing.assert_allclose(p["std"] ** 2, p["aleatoric"] + p["epistemic"])
+    assert ((p["lower_80"] < p["mean"]) & (p["mean"] < p["upper_80"])).all() and list(p["id"])[1] == "part 1"
+
+
+def test_the_target_may_be_absent_and_the_order_of_columns_another(folder, tmp_path):
+    frame = table(40, seed=1)
+    frame[["kind", "zip", "x"]].to_parquet(tmp_path / "new.parquet")
+    done("predict", folder / "model", tmp_path / "new.parquet", "--out", tmp_path / "p.parquet")
+    done("predict", folder / "model", folder / "test.csv", "--out", tmp_path / "p.csv.gz")
+    assert (tmp_path / "p.csv.gz").read_bytes()[:2] == b"\x1f\x8b"
+    ours, theirs = pd.read_parquet(tmp_path / "p.parquet"), pd.read_csv(tmp_path / "p.csv.gz")
+    np.testing.assert_allclose(ours["mean"], theirs["mean"], rtol=1e-9)
+    assert done("predict", folder / "model", folder / "test.csv").stdout.startswith("id,z,mean,std")
+
+
+def test_the_same_seed_gives_the_same_bytes(folder, tmp_path):
+    options = ("--target", "y", "--drop", "z", "--drop", "id", "--category", "zip", "--out", tmp_path / "m", *QUICK)
+    done("fit", folder / "train.csv", *options)
+    for name in ("model.safetensors", "config.json"):
+        assert (tmp_path / "m" / name).read_bytes() == (folder / "model" / name).read_bytes()
+
+
+def test_several_targets_and_rows_without_one(tmp_path):
+    frame = table(60)
+    frame.loc[3, "z"] = np.nan
+    frame.drop(columns="id").to_csv(tmp_path / "t.csv", index=False)
+    fitted = done("fit", tmp_path / "t.csv", "--target", "y", "--target", "z", "--out", tmp_path / "m", *QUICK)
+    assert "left out 1 rows without a target" in fitted.stderr
+    p = done("predict", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "p.csv") and pd.read_csv(
+        tmp_path / "p.csv"
+    )
+    assert {"mean_y", "mean_z", "lower_90_z"} <= set(p.columns) and len(p) == 60
+    scores = json.loads(done("evaluate", tmp_path / "m", tmp_path / "t.csv", "--json").stdout)
+    assert set(scores) == {"y", "z"} and scores["z"]["values"] == 59
+
+
+def test_evaluate_prints_scores_beside_a_naive_guess_and_writes_one_page(folder, tmp_path):
+    page = tmp_path / "report.html"
+    shown = done("evaluate", folder / "model", folder / "test.csv", "--out", page)
+    for word in ("RMSE", "CRPS", "the training mean", "intervals held"):
+        assert word in " ".join(shown.output.split())
+    text = page.read_text()
+    assert text.count("<img ") == 3 and "reliability" in text.lower() and "the training mean" in text
+    assert not re.search(r"https?://|<script|<link|@import|src=\"(?!data:)", text)
+    scores = json.loads(done("evaluate", folder / "model", folder / "test.csv", "--json").stdout)["y"]
+    y, p = table(40, seed=1)["y"], pd.read_csv(folder / "test.csv")
+    own = nsac.load(folder / "model").predict(p.astype({"zip": str})[["x", "zip", "kind"]])
+    assert scores["model"]["rmse"] == pytest.approx(np.sqrt(((own - y) ** 2).mean()))
+    assert 0 <= scores["model"]["coverage_90"] <= 1 and scores["naive"]["rmse"] > 0 and scores["values"] == 40
+
+
+def test_a_model_that_is_there_is_not_replaced_unawares(folder, tmp_path):
+    model = shutil.copytree(folder / "model", tmp_path / "model")
+    before = (model / "model.safetensors").read_bytes()
+    options = ("fit", folder / "train.csv", "--target", "y", "--out", model, "--drop", "id", *QUICK)
+    assert "--force" in refused(*options) and (model / "model.safetensors").read_bytes() == before
+    done(*options, "--force")
+    assert (model / "model.safetensors").read_bytes() != before
+    (model / "thesis.txt").write_text("years of work")
+    assert "no model" in refused(*options, "--force") and (model / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ((), "--target"),
+        (("--target", "yy"), "no column 'yy'. Did you mean 'y'?"),
+        (("--target", "y", "--drop", "ID"), "no column 'ID'. Did you mean 'id'?"),
+        (("--target", "kind"), "must hold numbers"),
+        (("--target", "y", "--time", "id"), "--horizon"),
+        (("--target", "y", "--horizon", "3"), "--time"),
+        (("--target", "y", "--series", "id"), "--time"),
+        (("--target", "y", "--drop", "id", "--method", "magic"), "'magic'"),
+        (("--target", "y"), "Column 'id' must have levels that repeat"),
+    ],
+)
+def test_what_cannot_be_fitted_is_one_line_and_leaves_nothing(folder, tmp_path, options, says):
+    assert says in refused("fit", folder / "train.csv", *options, "--out", tmp_path / "m", *QUICK)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "is empty"),
+        ("x,y\n", "no rows"),
+        ("x,y\n1,2\n", "minimum of 5"),
+        ("x,y\n" + "1,2\n" * 30, "must vary"),
+        ("x,y\n" + "".join(f",{i}\n" for i in range(30)), "Column 'x'"),
+        ("y\n1\n2\n3\n", "no columns but the target"),
+        ("x,y\n1,\n2,\n", "no row with a known target"),
+        ("x,y\n" + "".join(f"{i},{i}\n" for i in range(20)) + "4,abc\n", "'y' holds numbers, but 'abc' in row 21"),
+        (b"\x00\x01\x02PK", "binary data"),
+    ],
+)
+def test_files_that_cannot_be_fitted_are_one_line_and_leave_nothing(tmp_path, content, says):
+    path = tmp_path / "bad.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert says in refused("fit", path, "--target", "y", "--out", tmp_path / "m", *QUICK)
+    assert [file.name for file in tmp_path.iterdir()] == ["bad.csv"]
+
+
+def test_wrong_files_to_predict_are_one_line_and_leave_nothing(folder, tmp_path):
+    table(5)[["x", "zip"]].rename(columns={"x": "X"}).to_csv(tmp_path / "n.csv", index=False)
+    out = ("--out", tmp_path / "p.csv")
+    assert "no column 'x'" in refused("predict", folder / "model", tmp_path / "n.csv", *out)
+    assert "no such folder" in refused("predict", tmp_path / "nothing", folder / "test.csv", *out)
+    assert "--coverage" in refused("predict", folder / "model", folder / "test.csv", "--coverage", "1.5", *out)
+    table(5)[["x", "zip", "kind"]].to_csv(tmp_path / "no_y.csv", index=False)
+    assert "no column 'y'" in refused("evaluate", folder / "model", tmp_path / "no_y.csv", "--out", tmp_path / "r.html")
+    assert "--to" in refused("export", folder / "model", "--to", "excel")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["n.csv", "no_y.csv"]
+
+
+def test_verbose_shows_where_an_error_comes_from(tmp_path):
+    result = run("predict", tmp_path / "nothing", tmp_path / "nothing.csv", "--verbose")
+    assert result.exit_code == 2 and "Traceback" in result.output
+
+
+def test_too_few_rows_of_calibration_are_a_note(folder, tmp_path):
+    result = done("predict", folder / "model", folder / "test.csv", "--out", tmp_path / "p.csv", "--coverage", "0.999")
+    assert result.stderr.count("Note: ") == 1 and "too few" in result.stderr
+
+
+def test_a_forecast_from_a_file(tmp_path):
+    frame = hours()
+    frame.to_csv(tmp_path / "s.csv", index=False)
+    options = (
+        "--target",
+        "OT",
+        "--time",
+        "date",
+        "--horizon",
+        "6",
+        "--lookback",
+        "24",
+        "--out",
+        tmp_path / "m",
+        *QUICK,
+    )
+    done("fit", tmp_path / "s.csv", *options)
+    done("predict", tmp_path / "m", tmp_path / "s.csv", "--out", tmp_path / "p.csv")
+    p = pd.read_csv(tmp_path / "p.csv", parse_dates=["date"])
+    assert list(p.columns) == ["date", "mean", "std", "aleatoric", "epistemic", "lower_90", "upper_90"]
+    assert p["date"].iloc[0] == frame["date"].iloc[-1] + pd.Timedelta("1h") and len(p) == 6
+    page = tmp_path / "r.html"
+    shown = done("evaluate", tmp_path / "m", tmp_path / "s.csv", "--out", page)
+    assert "the last value" in " ".join(shown.output.split()) and page.read_text().count("<img ") == 4
+    assert "one target" in refused("fit", tmp_path / "s.csv", *options[:-4], "--target", "a", "--out", tmp_path / "n")
+    assert "no column 'OT'" in refused("predict", tmp_path / "m", _without(tmp_path, frame, "OT"))
+
+
+def _without(folder, frame, column):
+    path = folder / "without.csv"
+    frame.drop(columns=column).to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.slow
+def test_a_killed_fit_leaves_nothing_half_written(folder, tmp_path):
+    command = [sys.executable, "-c", "from nsac.cli import main; main()", "fit", folder / "train.csv", "--target", "y"]
+    process = subprocess.Popen([*command, "--drop", "id", "--out", tmp_path / "m", "--steps", "5000"])
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(4)
+    process.kill()
+    process.wait()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=150) | st.text('0123456789.,;\n"xyzipkindab-eNA ', max_size=150).map(str.encode))
+def test_any_bytes_are_predicted_or_refused_in_one_line(folder, tmp_path, content):
+    (tmp_path / "f.csv").write_bytes(content)
+    result = run("predict", folder / "model", tmp_path / "f.csv")
+    assert result.exit_code == 0 or refused("predict", folder / "model", tmp_path / "f.csv")
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 5000), st.binary(max_size=3)), min_size=1, max_size=4), st.booleans())
+def test_mutated_files_are_predicted_or_refused_in_one_line(folder, tmp_path, changes, packed):
+    content = (folder / "test.csv").read_bytes()
+    content = gzip.compress(content) if packed else content
+    for place, new in changes:
+        place %= len(content)
+        content = content[:place] + new + content[place + 1 :]
+    (tmp_path / "f.csv").write_bytes(content)
+    for command in ("predict", "evaluate"):
+        result = run(command, folder / "model", tmp_path / "f.csv")
+        assert result.exit_code == 0 or refused(command, folder / "model", tmp_path / "f.csv")

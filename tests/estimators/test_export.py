@@ -1,0 +1,156 @@
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from nsac.estimators import NSACRegressor
+from nsac.estimators.export import ExportError, export_onnx, export_program, program_bytes
+
+FACTORY = Path(__file__).parents[2] / "examples" / "factory_floor.py"
+TOLERANCE = 1e-5
+"""In deviations of the target; the graph computes in single precision, the estimator in double."""
+
+
+def table(n=300, seed=0) -> tuple[pd.DataFrame, pd.Series]:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {"a": 1e6 + 50 * rng.normal(size=n), "kind": rng.choice(["red", "blue", "green"], n), "b": rng.normal(size=n)}
+    )
+    y = 1000 + 30 * (np.sin(frame["b"]) + (frame["kind"] == "red")) + rng.normal(size=n)
+    frame.loc[::7, "b"] = np.nan
+    return frame, y
+
+
+def fitted(method="nsac", folds=1, outputs=1) -> NSACRegressor:
+    X, y = table()
+    target = y if outputs == 1 else np.stack([y, -3 * y], 1)
+    return NSACRegressor(method, folds=folds, random_state=0, training={"max_steps": 8}).fit(X, target)
+
+
+def factory():
+    spec = importlib.util.spec_from_file_location("factory_floor", FACTORY)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def expected(estimator, X) -> dict[str, np.ndarray]:
+    p, ends = estimator.predict_distribution(X), estimator.predict_interval(X)
+    parts = {"mean": p.mean, "aleatoric": p.aleatoric, "epistemic": p.epistemic}
+    parts |= {"lower_90": ends[:, 0], "upper_90": ends[:, 1]}
+    return {name: np.asarray(part).reshape(len(X), -1) for name, part in parts.items()}
+
+
+def assert_same(out, estimator, X) -> None:
+    for name, value in expected(estimator, X).items():
+        unit = estimator.scale_**2 if name in ("aleatoric", "epistemic") else estimator.scale_
+        assert np.abs((out[name] - value) / unit).max() < TOLERANCE, name
+
+
+def rows_of(X) -> list[dict]:
+    return [{k: "" if v != v else v for k, v in row.items()} for row in X.to_dict("records")]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    estimator = fitted()
+    path = tmp_path_factory.mktemp("export") / "new folder" / "model.onnx"
+    return estimator, path, export_onnx(estimator, path, targets=["y"])
+
+
+def test_onnx_runtime_predicts_as_the_estimator_for_any_number_of_rows(exported):
+    estimator, path, _ = exported
+    model, (X, _) = factory().Model(path), table(seed=1)
+    for n in (300, 7, 1):
+        assert_same(model.predict(rows_of(X[:n])), estimator, X[:n])
+
+
+def test_the_noise_is_an_input_of_any_number_of_draws(exported):
+    _, path, facts = exported
+    module = factory()
+    model, rows = module.Model(path), rows_of(table(seed=1)[0])
+    assert "noise" in [i.name for i in model.session.get_inputs()]
+    shape = facts["noise"]["shape"][1:]
+    noise = module.matched_normal(64, shape)
+    flat = noise.reshape(64, -1).astype(float)
+    np.testing.assert_allclose(flat.T @ flat / 64, np.eye(flat.shape[1]), atol=1e-5)
+    np.testing.assert_allclose(flat.mean(0), 0, atol=1e-6)
+    first, other = model.predict(rows), model.predict(rows, noise)
+    assert np.abs(first["mean"] - other["mean"]).max() > 0
+    np.testing.assert_allclose(other["epistemic"], first["epistemic"], rtol=1e-3)  # set by how new a row is
+
+
+def test_a_value_missing_where_none_was_gives_nan_and_an_unknown_code_counts_as_missing(exported):
+    estimator, path, _ = exported
+    model, rows = factory().Model(path), rows_of(table(seed=1)[0][:4])
+    rows[0]["a"], rows[1]["kind"], rows[2]["b"] = "", "purple", ""
+    out = model.predict(rows)
+    assert np.isnan(out["mean"][:, 0]).tolist() == [True, True, False, False]
+    feed = {"x": np.ones((3, 2)) * [1e6, 0], "c": np.array([[1], [-1], [99]]), "noise": model.noise}
+    mean, *_ = model.session.run(None, feed)
+    assert np.isnan(mean[:, 0]).tolist() == [False, True, True] and not estimator.holes_["c"].any()
+
+
+def test_the_file_says_what_it_takes(exported):
+    _, path, facts = exported
+    about = factory().Model(path).about
+    assert about == json.loads(json.dumps(facts)) and about["targets"] == ["y"] and about["coverage"] == 0.9
+    assert [(c["name"], c["input"], c["missing"]) for c in about["columns"]] == [
+        ("a", "x", False), ("kind", "c", False), ("b", "x", True),
+    ]  # fmt: skip
+    assert sorted(about["columns"][1]["levels"]) == ["blue", "green", "red"]
+    assert [file.name for file in path.parent.iterdir()] == ["model.onnx"]  # nothing temporary is left
+
+
+def test_the_factory_floor_needs_no_torch(exported, tmp_path):
+    estimator, path, _ = exported
+    X = table(seed=1)[0][:5]
+    X.to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "torch.py").write_text("raise ImportError('there is no torch here')")
+    (tmp_path / "pandas.py").write_text("raise ImportError('there is no pandas here')")
+    done = subprocess.run(
+        [sys.executable, FACTORY, path, tmp_path / "new.csv"],
+        env={"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    header, *rows = done.stdout.splitlines()
+    assert "epistemic sd" in header and len(rows) == 5
+    np.testing.assert_allclose([float(row.split()[1]) for row in rows], estimator.predict(X), rtol=1e-4)  # 5 digits
+
+
+@pytest.mark.slow
+def test_the_torch_program_predicts_as_the_estimator(exported, tmp_path):
+    estimator, path, _ = exported
+    program, model = export_program(estimator), factory().Model(path)
+    (tmp_path / "model.pt2").write_bytes(program_bytes(program))
+    X = table(seed=1)[0][:5]
+    feed = {"x": torch.tensor(X[["a", "b"]].to_numpy()), "noise": torch.tensor(model.noise)}
+    levels = model.about["columns"][1]["levels"]
+    feed["c"] = torch.tensor([[levels.index(kind) + 1] for kind in X["kind"]])
+    out = torch.export.load(tmp_path / "model.pt2").module()(**feed)
+    assert_same(dict(zip(model.outputs, (part.numpy() for part in out), strict=True)), estimator, X)
+
+
+def test_methods_that_cannot_be_exported_are_named(tmp_path):
+    X, y = table(60)
+    estimator = NSACRegressor("mcd", folds=1, random_state=0, training={"max_steps": 2}).fit(X, y)
+    with pytest.raises(ExportError, match="must be one of nsac, gmle, de.* Got 'mcd'"):
+        export_onnx(estimator, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "folds", "outputs"), [("nsac", 4, 2), ("gmle", 2, 1), ("de", 1, 1), ("ridge", 1, 2)]
+)
+def test_members_outputs_and_other_methods_are_exported_too(tmp_path, method, folds, outputs):
+    estimator = fitted(method, folds, outputs)
+    export_onnx(estimator, tmp_path / "model.onnx")
+    X, _ = table(seed=1)
+    assert_same(factory().Model(tmp_path / "model.onnx").predict(rows_of(X)), estimator, X)
