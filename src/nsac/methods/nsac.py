@@ -106,12 +106,15 @@ class NSACMethod(AbstractTrainable):
             lambda v: bool(v.mean() > share) or (error / (aleatoric + v)).nanmedian().item() < ratio,
         )
 
-    def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """One per draw of the logits' noise, which is the same for all rows."""
+    def draws(
+        self, batch: Batch, num_samples: int, generator: torch.Generator | None, noise: Tensor | None = None
+    ) -> Draws:
+        """One per draw of the logits' noise, which is the same for all rows, and may be given."""
         novelty = self.novelty
-        known = novelty is not None and bool(torch.isfinite(novelty.log_amplitude))  # not before it is set
+        traced = torch.compiler.is_compiling()  # then it must be set: a graph cannot look
+        known = novelty is not None and (traced or bool(torch.isfinite(novelty.log_amplitude)))  # not before it is set
         doubt = (lambda: novelty.variance(*self._news(batch))) if novelty is not None and known else None
-        return Draws(*self.reader(self.network, batch, num_samples, generator, True, doubt))
+        return Draws(*self.reader(self.network, batch, num_samples, generator, True, doubt, noise))
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Likelihood; with the paper's objective also separation of surrogates, in one pass."""
