@@ -254,17 +254,25 @@ STILL = 0.3
 
 def fill_holes(x: Tensor) -> Tensor:
     """Windows, (B, L, V), with straight lines across holes, level at the ends, and 0 where a variable is not known."""
-    absent = x.isnan()
-    if not absent.any():
+    absent, most = x.isnan(), x.shape[1] - 1
+    if not torch.compiler.is_compiling() and not absent.any():
         return x
     steps = torch.arange(x.shape[1], device=x.device)[:, None]
-    before = torch.where(absent, -1, steps).cummax(1).values
-    after = torch.where(absent, x.shape[1], steps).flip(1).cummin(1).values.flip(1)
+    before = _running_max(torch.where(absent, -1, steps))
+    after = most - _running_max(torch.where(absent, -1, most - steps).flip(1)).flip(1)
     left = torch.where(before < 0, after, before)  # before the first known value it is that one, and so at the end
-    right = torch.where(after == x.shape[1], before, after)
-    known, most = x.nan_to_num(), x.shape[1] - 1
+    right = torch.where(after > most, before, after)
+    known = x.nan_to_num()
     a, b = (known.gather(1, place.clamp(0, most)) for place in (left, right))
     return a + (b - a) * (steps - left).clamp(min=0) / (right - left).clamp(min=1)
+
+
+def _running_max(place: Tensor) -> Tensor:  # b l v
+    """Largest number up to each step, at least -1. ONNX has no such operation, so a graph looks at all pairs."""
+    if not torch.compiler.is_compiling():
+        return place.cummax(1).values
+    later = torch.ones(place.shape[1], place.shape[1], dtype=torch.bool, device=place.device).triu(1)
+    return place.unsqueeze(1).masked_fill(later.unsqueeze(-1), -1).amax(2)
 
 
 def roughness(x: Tensor) -> Tensor:
@@ -319,7 +327,7 @@ class WindowEncoder(AbstractEncoder):
         """Of each variable: last, smallest and largest value, roughness from step to step and over a quarter window."""
         x = batch["x"]  # b l v
         share = [x.isnan().to(x.dtype).mean(1)] if self.missing else []
-        x = fill_holes(x)
+        x = fill_holes(x) if self.missing else x
         x = x.transpose(0, 1).contiguous()  # l b v: sums over the first axis are the fastest
         parts = [x[-1], x.amin(0), x.amax(0)]
         for lag in (1, max(1, self.length // 4)):
@@ -334,7 +342,7 @@ class WindowEncoder(AbstractEncoder):
         check_dtype("x", x, self.identity.weight.dtype)
         check_known("x", x, self.missing)
         absent = torch.isnan(x)
-        filled = fill_holes(batch["x"])
+        filled = fill_holes(batch["x"]) if self.missing else batch["x"]
         last = filled[:, -1:]
         change, scale = filled - last, []
         if self.relative:
