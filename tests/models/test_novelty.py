@@ -27,7 +27,7 @@ def newness(novelty, x):
 
 def test_training_inputs_are_known_and_distant_ones_are_not(generator):
     x = known(generator=generator)
-    novelty = Novelty(3)
+    novelty = Novelty(3, 1)
     novelty.fit(x)
     near, far = newness(novelty, known(generator=generator)), newness(novelty, x * 20)
     assert far.median() > 100 * near.median() and (far > near.quantile(0.9)).double().mean() > 0.9
@@ -35,7 +35,7 @@ def test_training_inputs_are_known_and_distant_ones_are_not(generator):
 
 def test_the_unit_of_a_feature_does_not_matter(generator):
     x, asked = known(generator=generator), 3 * known(50, generator=generator)
-    one, two = Novelty(3), Novelty(3)
+    one, two = Novelty(3, 1), Novelty(3, 1)
     unit = torch.tensor([10.0, 1.0, 100.0])
     one.fit(x)
     two.fit(unit * x - 7)
@@ -47,7 +47,7 @@ def test_the_unit_of_a_feature_does_not_matter(generator):
 def test_a_correlation_that_is_broken_is_new(generator):
     a = torch.randn(1000, 1, 1, generator=generator)
     x = torch.cat([a, a + 0.1 * torch.randn(1000, 1, 1, generator=generator)], -1)
-    novelty = Novelty(2)
+    novelty = Novelty(2, 1)
     novelty.fit(x[:900])
     usual = newness(novelty, x[900:])
     broken = newness(novelty, x[900:] * torch.tensor([1.0, -1.0]))
@@ -58,13 +58,13 @@ def test_constant_and_repeated_inputs_are_no_trouble(generator):
     x = known(generator=generator)
     x[..., 1] = 4.0
     for inputs in (x, x[:1].expand(200, -1, -1), x.repeat(2, 1, 1), x[:1]):
-        novelty = Novelty(3)
+        novelty = Novelty(3, 1)
         novelty.fit(inputs)
         assert all(torch.isfinite(part).all() for part in novelty(x))
 
 
 def test_the_variance_is_proportional_to_the_amplitude_nearby_and_the_prior_far_away(generator):
-    novelty = Novelty(3)
+    novelty = Novelty(3, 1)
     novelty.fit(known(generator=generator))
     new, prior = torch.tensor([1e-6, 1e9]), torch.tensor([1.0, 2.5])
     for amplitude in (0.1, 10.0):
@@ -74,7 +74,7 @@ def test_the_variance_is_proportional_to_the_amplitude_nearby_and_the_prior_far_
 
 
 def test_the_amplitude_gives_the_mean_variance_that_was_asked_for(generator):
-    novelty = Novelty(3)
+    novelty = Novelty(3, 1)
     x = known(generator=generator)
     novelty.fit(x[:400])
     new, prior = novelty(x[400:])
@@ -84,7 +84,7 @@ def test_the_amplitude_gives_the_mean_variance_that_was_asked_for(generator):
 
 def test_newness_is_posterior_variance_times_squared_distance_to_the_nearest(generator):
     x = known(generator=generator)
-    novelty = Novelty(3)
+    novelty = Novelty(3, 1)
     novelty.fit(x)
     white = (torch.cat([x, 3 * x])[:, 0] - novelty.centre) @ novelty.whiten
     r = (novelty._features(white) @ novelty.factor).square().sum(-1)
@@ -96,7 +96,7 @@ def test_newness_is_posterior_variance_times_squared_distance_to_the_nearest(gen
 
 def test_single_precision_cancels_no_more_than_counts(generator):
     x = known(generator=generator)
-    novelty = Novelty(3)
+    novelty = Novelty(3, 1)
     novelty.fit(x)
     u = newness(novelty, x)
     torch.testing.assert_close(newness(novelty.float(), x.float()).double(), u, rtol=0.05, atol=1e-5)
@@ -156,7 +156,7 @@ def test_a_frozen_sensor_looks_unlike_a_live_one(generator):
 def test_near_duplicates_do_not_make_everything_new(generator):
     x = torch.randn(1000, 1, 6, generator=generator)
     twice = torch.cat([x, x + 1e-2 * torch.randn(x.shape, generator=generator)])
-    novelty = Novelty(6)
+    novelty = Novelty(6, 1)
     novelty.fit(twice)
     asked = torch.randn(500, 1, 6, generator=generator)
     assert ood_auroc(newness(novelty, asked).flatten(), newness(novelty, 2 * asked).flatten()) > 0.9
@@ -164,7 +164,7 @@ def test_near_duplicates_do_not_make_everything_new(generator):
 
 def test_with_fewer_rows_than_inputs_known_inputs_are_no_extremes(generator):
     x = torch.randn(400, 1, 300, generator=generator)
-    novelty = Novelty(300)
+    novelty = Novelty(300, 1)
     novelty.fit(x[:100])
     new, prior = novelty(x[100:])
     assert prior.median() < 2 and ood_auroc(new.flatten(), novelty(1.5 * x[100:])[0].flatten()) > 0.9
@@ -172,7 +172,7 @@ def test_with_fewer_rows_than_inputs_known_inputs_are_no_extremes(generator):
 
 def test_single_precision_tells_the_same_as_double(generator):
     x, asked = torch.randn(4000, 1, 2, generator=generator), torch.randn(300, 1, 2, generator=generator)
-    one, two = Novelty(2), Novelty(2).float()
+    one, two = Novelty(2, 1), Novelty(2, 1).float()
     one.fit(x)
     two.load_state_dict(one.state_dict())
     torch.testing.assert_close(newness(two, asked.float()).double(), newness(one, asked), rtol=1e-2, atol=1e-4)
@@ -306,3 +306,18 @@ def test_a_matched_draw_is_still_normal(generator):
 def test_two_draws_are_left_as_they_come():
     one, two = (torch.Generator().manual_seed(3) for _ in range(2))
     assert torch.equal(matched_normal(2, 7, generator=one), torch.randn(2, 7, generator=two))
+
+
+def test_where_nothing_is_known_the_noise_is_at_least_the_usual_one(generator):
+    split = sine(200, generator)
+    method = NSACMethod(split.problem, 0)
+    fit(method, split.train, split.validation, SHORT)
+    with torch.no_grad():
+        for part in (method.reader.direct, method.reader.attended):
+            part.weight[1], part.bias[1] = 0.0, -4.0  # a head that has no doubt
+    far = {"x": torch.full((3, split.problem.inputs), 1e3), "y": torch.zeros(3, 1)}
+    assert method.novelty is not None
+    torch.testing.assert_close(method.predict(far).aleatoric, method.novelty.usual.expand(3, 1), rtol=1e-3, atol=0)
+    doubt = method.novelty.doubt(method.network.encoder.describe(far))
+    new, prior = method.novelty(method.network.encoder.describe(far))
+    torch.testing.assert_close(doubt.variance, method.novelty.variance(new, prior))

@@ -56,7 +56,7 @@ class NSACMethod(AbstractTrainable):
         encoder = problem.encoder(seed)
         self.network = Network(encoder, problem.network, "ou", seed)
         self.reader = LinearReader(self.network, problem.outputs, seed + 2)
-        self.novelty = Novelty(encoder.described, seed + 3) if objective == "novelty" else None
+        self.novelty = Novelty(encoder.described, problem.outputs, seed + 3) if objective == "novelty" else None
         weight = 0.5 if reg_weight is None else reg_weight
         self.objective = NSACLoss(weight if objective == "paper" else 0.0)
 
@@ -100,11 +100,13 @@ class NSACMethod(AbstractTrainable):
         least = min(LEAST_SHARE / len(train) ** 0.5, LARGEST_LEAST)
         share = (error.nanmean() - aleatoric.nanmean()).clamp(min=least * error.nanmean().item(), max=MOST)
         ratio = min((1 - least) * (error / aleatoric).nanmedian().item(), CHI_MEDIAN)
-        self.novelty.set_amplitude(
-            new,
-            prior,
-            lambda v: bool(v.mean() > share) or (error / (aleatoric + v)).nanmedian().item() < ratio,
-        )
+        usual = self.novelty.usual = aleatoric.flatten(0, -2).nanmean(0)
+
+        def enough(v: Tensor) -> bool:
+            total = torch.maximum(aleatoric, usual * v / prior) + v
+            return bool(v.mean() > share) or (error / total).nanmedian().item() < ratio
+
+        self.novelty.set_amplitude(new, prior, enough)
 
     def draws(
         self, batch: Batch, num_samples: int, generator: torch.Generator | None, noise: Tensor | None = None
@@ -113,7 +115,8 @@ class NSACMethod(AbstractTrainable):
         novelty = self.novelty
         traced = torch.compiler.is_compiling()  # then it must be set: a graph cannot look
         known = novelty is not None and (traced or bool(torch.isfinite(novelty.log_amplitude)))  # not before it is set
-        doubt = (lambda: novelty.variance(*self._news(batch))) if novelty is not None and known else None
+        describe = self.network.encoder.describe
+        doubt = (lambda: novelty.doubt(describe(batch))) if novelty is not None and known else None
         return Draws(*self.reader(self.network, batch, num_samples, generator, True, doubt, noise))
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:

@@ -14,6 +14,7 @@ from nsac.layers import Attention
 from nsac.layers.attention import Project
 from nsac.layers.init import seeded_linear, seeded_mlp
 from nsac.models.encoders import AbstractEncoder, Batch, Encoded
+from nsac.models.novelty import Doubt
 
 
 @dataclass(frozen=True)
@@ -159,13 +160,13 @@ class LinearReader(nn.Module):
         num_samples: int,
         generator: torch.Generator | None,
         shared: bool,
-        doubt: Callable[[], Tensor] | None = None,
+        doubt: Callable[[], Doubt] | None = None,
         noise: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Draws of mean and log standard deviation, (N, B, outputs), or (N, B, Q, outputs).
 
-        With `doubt`, which gives (B, Q), the mean varies by that over draws, on average over outputs. `noise`, as
-        `network.noise` draws it, takes the place of a generator.
+        With `doubt`, of (B, Q), the mean varies by that over draws, on average over outputs, and deviations have a
+        lower limit. `noise`, as `network.noise` draws it, takes the place of a generator.
         """
         seen = network.encoder(batch)
         warn_single_key(seen.tokens.shape[1], network.config.topk, None)
@@ -190,9 +191,13 @@ class LinearReader(nn.Module):
         else:
             out = self.attended(out)
         mean, log_std = (out + self.direct(h)).chunk(2, -1)
-        if doubt is not None:
-            mean = _vary(mean, doubt().unsqueeze(-1), noise[:, 0, :, 0].unsqueeze(-1))
-        log_std = log_std.clamp(*LOG_STD)
+        low, high = LOG_STD
+        if doubt is None:
+            log_std = log_std.clamp(low, high)
+        else:
+            variance, least = doubt()
+            mean = _vary(mean, variance.unsqueeze(-1), noise[:, 0, :, 0].unsqueeze(-1))
+            log_std = torch.maximum(log_std, least.clamp(min=low)).clamp(max=high)
         if self.skip is not None and seen.skip is not None:
             mean = mean + self.skip(seen.skip).unsqueeze(-2)
         return (mean, log_std) if self.per_query else (mean.squeeze(-2), log_std.squeeze(-2))

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
 FEATURES, KEPT = 256, 32
 """Random features, and directions among them: those the training inputs say least about. More cost more, and are no
@@ -32,6 +34,13 @@ FARTHEST = 9.0
 """Largest prior variance, in units of the target's."""
 
 
+class Doubt(NamedTuple):
+    """What is not known about the answer to each query."""
+
+    variance: Tensor  # (..., ), V, of the mean
+    least: Tensor  # (..., outputs), logarithm of the smallest deviation of the noise
+
+
 class Novelty(nn.Module):
     r"""Variance of the mean by how new an input is, without a weight to learn.
 
@@ -49,11 +58,13 @@ class Novelty(nn.Module):
     P = \min\big(\tfrac12 (1 + |z|^2/D), 9\big) .$$
 
     Near the data V is proportional to the amplitude a. Far away it is P whatever a is: the variance of a standardised
-    target, 1, among the training inputs, and larger outside, as for a straight line that was not seen there. All is
-    closed form: one sweep over the training inputs.
+    target, 1, among the training inputs, and larger outside, as for a straight line that was not seen there. How
+    noisy the answer is, is not known there either: the variance of the noise is at least V/P times the usual one. All
+    is closed form: one sweep over the training inputs.
 
     Args:
         inputs: numbers that describe an input, D.
+        outputs: numbers that are predicted.
         seed: fixes the random features.
     """
 
@@ -65,8 +76,9 @@ class Novelty(nn.Module):
     kept: Tensor
     scale: Tensor
     log_amplitude: Tensor
+    usual: Tensor
 
-    def __init__(self, inputs: int, seed: int = 0):
+    def __init__(self, inputs: int, outputs: int, seed: int = 0):
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         self.register_buffer("centre", torch.zeros(inputs))
@@ -77,6 +89,7 @@ class Novelty(nn.Module):
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("kept", torch.zeros(PROTOTYPES, inputs))
         self.register_buffer("log_amplitude", torch.tensor(-math.inf))  # not set yet
+        self.register_buffer("usual", torch.ones(outputs))  # variance of the noise
 
     @torch.no_grad()
     def fit(self, known: Tensor, seed: int = 0) -> None:
@@ -117,6 +130,12 @@ class Novelty(nn.Module):
     def variance(self, new: Tensor, prior: Tensor) -> Tensor:
         """V, of what `forward` gives."""
         return prior * torch.sigmoid(self.log_amplitude + new.log())
+
+    def doubt(self, described: Tensor) -> Doubt:
+        """What is not known about inputs (..., inputs)."""
+        new, prior = self(described)
+        log_share = logsigmoid(self.log_amplitude + new.log())
+        return Doubt(prior * log_share.exp(), (log_share.unsqueeze(-1) + self.usual.log()) / 2)
 
     def set_amplitude(self, new: Tensor, prior: Tensor, enough: Callable[[Tensor], bool]) -> None:
         """Largest amplitude whose V over some inputs is not `enough`, by bisection: `enough` must be monotone."""
