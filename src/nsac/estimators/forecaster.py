@@ -80,7 +80,7 @@ class NSACForecaster(AbstractEstimator):
         time: column of dates, with or without a time zone, or of numbers; ascending within a series.
         series: column that names the series, if there are several. They share one model.
         covariates: columns to look at besides; by default all others that hold numbers. Columns of text are left out.
-        step: length of a step, a number or anything `pandas.Timedelta` takes; by default the typical gap between rows.
+        step: length of a step, a text such as "15min" for dates or a number; by default the typical gap between rows.
         method: a name in `nsac.METHODS` that takes windows.
         folds: members; 1 trains a single one, and leaves out the latest part to choose its weights.
         training: fields of `nsac.training.TrainConfig` that replace the defaults.
@@ -106,7 +106,7 @@ class NSACForecaster(AbstractEstimator):
         series: str | None = None,
         *,
         covariates: Sequence[str] | None = None,
-        step: Any = None,
+        step: str | float | None = None,
         method: str = "nsac",
         folds: int = 3,
         training: dict[str, Any] | None = None,
@@ -138,9 +138,9 @@ class NSACForecaster(AbstractEstimator):
             check_int(name, getattr(self, name))
         self.columns_ = find_columns(frame, self.time, self.series, self.target, self.covariates)
         record = read_record(frame, self.columns_)
-        self._check_values(record)
         self.stamps_ = record.stamps
         self.step_ = typical_step(record) if self.step is None else _length(self.step, record)
+        self._check_values(record)
         grid = to_grid(record, self.step_, max(self.lookback, self.horizon))
         self._check_length(grid)
         self.irregular_ = grid.irregular
@@ -582,11 +582,11 @@ def _scores(p: Prediction, lower: Tensor, upper: Tensor, y: Tensor) -> dict[str,
 def _length(step: Any, record: Record) -> float | int:
     if record.times.dtype == np.int64:
         try:
-            length = pd.Timedelta(step).value
-        except (ValueError, TypeError):
+            length = pd.Timedelta(step).value if isinstance(step, str) else 0
+        except ValueError:
             length = 0
         if length <= 0:
-            raise ValueError(f"`step` must be a time above 0, such as '15min'. Got {step!r} instead.")
+            raise ValueError(f"`step` must be a text such as '15min', as the times are dates. Got {step!r} instead.")
         return length
     if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 < step < np.inf:
         raise ValueError(f"`step` must be a finite number above 0, as the times are numbers. Got {step!r} instead.")

@@ -223,7 +223,7 @@ def _affordable(gaps: np.ndarray, longest: float, rows: int) -> float:
     """The longest hole to bridge, if all shorter ones are bridged too and there is room for so many slots."""
     gaps = np.sort(gaps[gaps <= longest])
     few = int(np.searchsorted(np.cumsum(gaps), ROOM * rows))
-    return gaps[few] if few < len(gaps) else longest
+    return np.nextafter(gaps[few], 0) if few < len(gaps) else longest
 
 
 def cycles_in(times: np.ndarray, step: float | int) -> list[str]:

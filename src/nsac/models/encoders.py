@@ -284,8 +284,8 @@ class WindowEncoder(AbstractEncoder):
     """Regular windows (`x`, (B, L, V), NaN = missing) to one token per variable; their mean asks.
 
     A variable's token sees its differences to its last known value, that value, and which variable it is. `calendar`,
-    (B, G), known in advance, is one more token. Holes are bridged by straight lines, and flags say where they are; a
-    variable with no value in the window is masked.
+    (B, G), known in advance, is one more token; a variable that would be alone gets a constant one. Holes are bridged
+    by straight lines, and flags say where they are; a variable with no value in the window is masked.
 
     Args:
         length: steps of a window.
@@ -320,6 +320,8 @@ class WindowEncoder(AbstractEncoder):
         self.token = seeded_mlp(length * (2 if missing else 1) + (2 if relative else 1), width, width, seed)
         self.identity = seeded(lambda: nn.Embedding(variables, width), seed + 1)
         self.calendar = seeded_mlp(calendar, width, width, seed + 2) if calendar else None
+        alone = variables == 1 and not calendar  # with a single key there is nothing to choose, hence nothing to doubt
+        self.company = seeded(lambda: nn.Embedding(1, width), seed + 2) if alone else None
         self.described = (6 if missing else 5) * variables
 
     @override
@@ -354,6 +356,9 @@ class WindowEncoder(AbstractEncoder):
         mask = absent.all(-1) if self.missing else None
         if self.calendar is not None:
             tokens = torch.cat([tokens, self.calendar(batch["calendar"]).unsqueeze(1)], 1)
+        if self.company is not None:
+            tokens = torch.cat([tokens, self.company.weight.expand(len(tokens), 1, -1)], 1)
+        if tokens.shape[1] > self.variables:
             mask = None if mask is None else torch.nn.functional.pad(mask, (0, 1))
         query = _mean_token(tokens, mask)
         return Encoded(tokens, query, mask=mask, skip=change.flatten(1) if self.skip_dim else None)
