@@ -1,0 +1,98 @@
+"""`NSACRegressor` with its defaults over the standard splits of the UCI sets: one record a split, and a table.
+
+    python benchmarks/uci.py --data boston kin8nm --splits 0-19 --out results/uci
+
+A split that has a record is not run again. Scores are in the unit of the data; the likelihood is that of
+`predict_distribution`, intervals are those of `predict_interval`.
+"""
+
+import argparse
+import json
+import os
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from nsac import NSACRegressor, uncertainty
+from nsac.datasets import load_uci
+from nsac.datasets.uci import COLUMNS
+
+SCORES = ("rmse", "nll", "crps", "coverage_90", "width_90", "seconds")
+
+
+def run(data: str, split: int, **arguments) -> dict:
+    table = load_uci(data)
+    train, test = table.splits[split]
+    x, y = table.x[test], torch.as_tensor(table.y[test])
+    started, cpu = time.perf_counter(), time.process_time()
+    regressor = NSACRegressor(random_state=split, **arguments).fit(table.x[train], table.y[train])
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    p = regressor.predict_distribution(x)
+    lower, upper = torch.as_tensor(regressor.predict_interval(x, 0.9)).T
+    return {
+        "data": data,
+        "split": split,
+        "arguments": arguments,
+        "rows": [len(train), len(test)],
+        "rmse": (p.mean - y).square().mean().sqrt().item(),
+        "nll": -p.log_prob(y).mean().item(),
+        "crps": float(uncertainty.crps(p, y)),
+        "coverage_90": ((lower <= y) & (y <= upper)).double().mean().item(),
+        "width_90": (upper - lower).mean().item(),
+        "seconds": seconds,
+        "cpu_seconds": cpu,
+        "chosen": regressor.chosen_,
+        "scale": regressor.calibration_.scale.tolist(),
+        "versions": {name: version(name) for name in ("nsac", "torch", "numpy", "scikit-learn")},
+    }
+
+
+def write(path: Path, record: dict) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(record, indent=1) + "\n")
+    os.replace(temporary, path)
+
+
+def table_of(folder: Path, names: list[str]) -> Table:
+    table = Table("data", "splits", *SCORES, title="Means over splits, and standard errors")
+    for name in names:
+        records = [json.loads(path.read_text()) for path in sorted((folder / name).glob("*.json"))]
+        if records:
+            values = np.array([[record[score] for score in SCORES] for record in records])
+            errors = values.std(0, ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.full(len(SCORES), np.nan)
+            cells = [f"{mean:.4g} ± {error:.2g}" for mean, error in zip(values.mean(0), errors, strict=True)]
+            table.add_row(name, str(len(records)), *cells)
+    return table
+
+
+def splits(text: str) -> list[int]:
+    first, _, last = text.partition("-")
+    return list(range(int(first), int(last or first) + 1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", nargs="+", choices=list(COLUMNS), default=["boston"])
+    parser.add_argument("--splits", type=splits, default=splits("0-19"), metavar="0-19")
+    parser.add_argument("--out", type=Path, default=Path("results/uci"))
+    asked = parser.parse_args()
+    console = Console()
+    for name in asked.data:
+        for split in asked.splits:
+            path = asked.out / name / f"{split:02d}.json"
+            if path.exists() or split >= len(load_uci(name).splits):
+                continue
+            record = run(name, split)
+            write(path, record)
+            console.print(f"{name} {split}: " + "  ".join(f"{score} {record[score]:.4g}" for score in SCORES))
+    console.print(table_of(asked.out, asked.data))
+
+
+if __name__ == "__main__":
+    main()
