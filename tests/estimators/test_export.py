@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from nsac.estimators import NSACRegressor
+from nsac.estimators import NSACForecaster, NSACRegressor
 from nsac.estimators.export import ExportError, export_onnx, export_program, program_bytes
 
 FACTORY = Path(__file__).parents[2] / "examples" / "factory_floor.py"
@@ -154,3 +154,36 @@ def test_members_outputs_and_other_methods_are_exported_too(tmp_path, method, fo
     export_onnx(estimator, tmp_path / "model.onnx")
     X, _ = table(seed=1)
     assert_same(factory().Model(tmp_path / "model.onnx").predict(rows_of(X)), estimator, X)
+
+
+def windows(estimator, frame, ends):
+    """Windows that end with these rows, local times there, and what the estimator says after them."""
+    columns = estimator.columns_.inputs
+    x = np.stack([frame[columns].to_numpy()[end - estimator.lookback : end] for end in ends])
+    time = np.array([frame["date"].iloc[end - 1].tz_localize(None).timestamp() for end in ends])
+    said = [estimator.predict(frame[:end]) for end in ends]
+    return x, time, {name: np.stack([p[name] for p in said]) for name in said[0].columns if name != "date"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("holes", "covariates", "zone"), [(0.0, 1, None), (0.2, 10, "Europe/Berlin")])
+def test_a_forecaster_is_exported_with_its_calendar_holes_and_adapted_margins(tmp_path, holes, covariates, zone):
+    rng, n = np.random.default_rng(0), 600
+    frame = pd.DataFrame({"date": pd.date_range("2024-03-20", periods=n, freq="h", tz=zone)})
+    frame["OT"] = 20 + 5 * np.sin(np.arange(n) * 2 * np.pi / 24) + rng.normal(size=n)
+    others = pd.DataFrame(rng.normal(size=(n, covariates)), columns=[f"v{i}" for i in range(covariates)])
+    frame = pd.concat([frame, others.mask(rng.random(others.shape) < holes)], axis=1)
+    frame["OT"] = frame["OT"].mask(rng.random(n) < holes)
+    estimator = NSACForecaster(6, 24, "OT", "date", random_state=0, folds=1, training={"max_steps": 20})
+    estimator.fit(frame[:400]).update(frame)
+    assert estimator.problem_.missing == (holes > 0) and estimator.cycles_ == ["day", "week"]
+    facts = export_onnx(estimator, tmp_path / "model.onnx")
+    assert facts["step"] == 3600 and facts["horizon"] == 6 and len(facts["columns"]) == 1 + covariates
+    model = factory().Model(tmp_path / "model.onnx")
+    x, time, said = windows(estimator, frame, range(450, 500))
+    out = dict(zip(model.outputs, model.session.run(None, {"x": x, "time": time, "noise": model.noise}), strict=True))
+    for name in model.outputs:
+        unit = 25 if name in ("aleatoric", "epistemic") else 5
+        assert np.abs(out[name] - said[name]).max() / unit < TOLERANCE, name
+    x[0, :, 0] = np.nan
+    assert np.isnan(model.session.run(None, {"x": x, "time": time, "noise": model.noise})[0][:, 0]).sum() == 1

@@ -10,6 +10,7 @@ import copy
 import io
 import json
 import logging
+import math
 import os
 import uuid
 import warnings
@@ -21,13 +22,15 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from nsac.core import decompose
+from nsac.core import decompose, matched_normal
+from nsac.estimators import columns as table_columns
 from nsac.estimators.base import DRAWS, AbstractEstimator, alone
-from nsac.estimators.columns import FARTHEST
+from nsac.estimators.forecaster import NSACForecaster
+from nsac.estimators.records import CYCLES
 from nsac.estimators.regressor import NSACRegressor
 from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
-from nsac.models.encoders import Batch
+from nsac.models.encoders import Batch, fill_holes, roughness
 from nsac.uncertainty.checks import check_level
 
 WITHOUT_NOISE = ("gmle", "de", "mean", "ridge")
@@ -55,11 +58,18 @@ def export_onnx(
 ) -> dict[str, Any]:
     """Write the estimator as one ONNX file that needs numpy and an ONNX runtime, and nothing else.
 
-    Inputs, with any number of rows: `x`, float64, in its own unit, NaN where a value is missing; `c`, int64, codes of
-    categories, 0 where missing or unknown, if there are categories; `noise`, float32, (draws, queries, topk, heads),
-    standard normal, if the method is stochastic. Outputs, float64: `mean`, `aleatoric`, `epistemic` (variances),
-    and the ends of the conformal interval, for instance `lower_90` and `upper_90`. A row with a value missing where
-    none was missing in training gets NaN.
+    Inputs, with any number of rows:
+
+    - `x`, float64, in its own unit, NaN where a value is missing. Regressors: (rows, numeric columns). Forecasters:
+      (rows, lookback, columns), regular steps, the target first; of irregular records also how far off its step each
+      row was, in steps.
+    - `c`, int64, (rows, categorical columns), codes from 1 on, 0 where missing or unknown; if there are categories.
+    - `time`, float64, (rows,), seconds since 1970 by the local clock at the last step; if a forecaster uses a calendar.
+    - `noise`, float32, (draws, queries, topk, heads), standard normal; if the method is stochastic.
+
+    Outputs, float64, (rows, targets) or (rows, horizon): `mean`, `aleatoric`, `epistemic` (variances), and the ends of
+    the conformal interval, for instance `lower_90` and `upper_90`. A row of a table with a value missing where none was
+    missing in training gets NaN, and so does a window without any value of the target.
 
     Args:
         estimator: a fitted one.
@@ -101,6 +111,13 @@ def about(estimator: AbstractEstimator, coverage: float = 0.9, targets: list[str
             "columns": _columns(estimator),
             "targets": targets or [f"y{i}" for i in range(len(estimator.centre_))],
         }
+    if isinstance(estimator, NSACForecaster):
+        columns = estimator.columns_
+        inputs = [*columns.inputs, *(["offset"] if estimator.irregular_ else [])]
+        dated = isinstance(estimator.step_, int)
+        facts |= {"columns": [{"name": name, "input": "x", "place": i} for i, name in enumerate(inputs)]}
+        facts |= {"targets": [columns.target], "lookback": estimator.lookback, "horizon": estimator.horizon}
+        facts |= {"step": estimator.step_ / 1e9 if dated else estimator.step_, "cycles": list(estimator.cycles_)}
     noise = _noise(estimator)
     if noise is not None:
         content = noise.numpy().astype("<f4").tobytes()
@@ -146,14 +163,10 @@ class _Members(nn.Module):
 
 
 def _draws(member: nn.Module, batch: Batch, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-    if not isinstance(member, NSACMethod):
-        assert isinstance(member, AbstractMethod)
-        return member.draws(batch, 1, None)
-    novelty, network = member.novelty, member.network
-    doubt = None if novelty is None else lambda: novelty.doubt(network.encoder.describe(batch))
-    assert noise is not None
-    shared = noise.permute(0, 2, 3, 1).unsqueeze(2)  # as `Network.noise` does it
-    return member.reader(network, batch, 1, None, True, doubt, shared)
+    if isinstance(member, NSACMethod) and noise is not None:
+        return member.draws(batch, 1, None, noise.permute(0, 2, 3, 1).unsqueeze(2))  # as `Network.noise` does it
+    assert isinstance(member, AbstractMethod)
+    return member.draws(batch, 1, None)
 
 
 class _Calibrated(nn.Module):
@@ -165,6 +178,9 @@ class _Calibrated(nn.Module):
     def __init__(self, estimator: AbstractEstimator, coverage: float):
         super().__init__()
         margin, enough = estimator.calibration_.margin(coverage)
+        if isinstance(estimator, NSACForecaster) and estimator.stream_.begun:  # its margins are of deviations as drawn
+            adapted = torch.as_tensor(estimator.stream_.margin(coverage), dtype=torch.float64)
+            margin, enough = adapted / estimator.calibration_.scale, torch.ones_like(enough)
         if not bool(enough.all()):
             warnings.warn(
                 f"Too few rows of calibration for a conformal interval of coverage {coverage}: the exported one is "
@@ -207,7 +223,9 @@ class _Table(nn.Module):
             self.register_buffer(f"{name}_holes", holes)
 
     def forward(self, x: Tensor, c: Tensor | None = None, noise: Tensor | None = None) -> tuple[Tensor, ...]:
-        batch = {"x": ((x - self.x_centre) / self.x_scale).clamp(-FARTHEST, FARTHEST).float()}
+        z = x / self.x_scale - self.x_centre / self.x_scale
+        squash = hasattr(table_columns, "squash")
+        batch = {"x": z.float().asinh() if squash else z.clamp(-1e4, 1e4).float()}
         strange = (torch.isnan(x) & ~self.x_holes).any(-1, keepdim=True)
         if c is not None:
             c = c.masked_fill((c < 0) | (c > self.sizes), 0)
@@ -215,6 +233,35 @@ class _Table(nn.Module):
             strange = strange | ((c == 0) & ~self.c_holes).any(-1, keepdim=True)
         results = self.calibrated(self.members(batch, noise), self.y_centre, self.y_scale)
         return tuple(result.masked_fill(strange, torch.nan) for result in results)
+
+
+class _Series(nn.Module):
+    """A forecaster, from windows on a regular grid."""
+
+    centre: Tensor
+    unit: Tensor
+    change: Tensor
+
+    def __init__(self, estimator: NSACForecaster, coverage: float):
+        super().__init__()
+        self.members, self.calibrated = _Members(estimator.members_), _Calibrated(estimator, coverage)
+        self.holes, self.cycles = estimator.problem_.missing, [CYCLES[name] / 1e9 for name in estimator.cycles_]
+        for name, value in {"centre": estimator.centre_, "unit": estimator.unit_, "change": estimator.change_}.items():
+            self.register_buffer(name, torch.as_tensor(value, dtype=torch.float64))
+
+    def forward(self, x: Tensor, time: Tensor | None = None, noise: Tensor | None = None) -> tuple[Tensor, ...]:
+        z = (x - self.centre) / self.unit
+        target = fill_holes(z[..., :1])
+        last, rough = target[:, -1], roughness(target)[:, 0]  # b 1
+        batch = {"x": (z if self.holes else fill_holes(z)).float()}
+        if time is not None:
+            turns = torch.stack([time / length for length in self.cycles], -1)
+            angle = (2 * math.pi * (turns - turns.floor())).float()
+            batch["calendar"] = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
+        centre, unit = self.centre[0] + self.unit[0] * last, self.unit[0] * rough * self.change
+        results = self.calibrated(self.members(batch, noise), centre, unit)
+        unknown = z[..., 0].isnan().all(1, keepdim=True)
+        return tuple(result.masked_fill(unknown, torch.nan) for result in results)
 
 
 def _graph(estimator: AbstractEstimator, coverage: float) -> tuple[nn.Module, dict[str, Tensor]]:
@@ -227,7 +274,11 @@ def _graph(estimator: AbstractEstimator, coverage: float) -> tuple[nn.Module, di
         if estimator.columns_.levels:
             rows["c"] = torch.ones(3, len(estimator.columns_.levels), dtype=torch.int64)
         return _Table(estimator, coverage).eval(), rows | given
-    raise ExportError(f"A {type(estimator).__name__} cannot be exported yet. Export an NSACRegressor.")
+    assert isinstance(estimator, NSACForecaster)
+    rows = {"x": torch.zeros(3, estimator.lookback, estimator.problem_.inputs, dtype=torch.float64)}
+    if estimator.cycles_:
+        rows["time"] = torch.zeros(3, dtype=torch.float64)
+    return _Series(estimator, coverage).eval(), rows | given
 
 
 def _check(estimator: AbstractEstimator, coverage: float) -> None:
@@ -249,17 +300,12 @@ def _noise(estimator: AbstractEstimator) -> Tensor | None:
     member = estimator.members_[0]
     if not isinstance(member, NSACMethod):
         return None
+    config = member.network.config
     with alone():
-        rows = {name: part[:1].double() if part.is_floating_point() else part[:1] for name, part in _example(estimator)}
-        seen = member.network.encoder(rows)
-        noise = member.network.noise(seen, DRAWS, torch.Generator().manual_seed(0), shared=True)
-    return noise.squeeze(2).permute(0, 3, 1, 2).float().contiguous()
-
-
-def _example(estimator: AbstractEstimator) -> list[tuple[str, Tensor]]:
-    """A standardised row."""
-    assert isinstance(estimator, NSACRegressor)
-    return list(estimator.examples_.items())
+        noise = matched_normal(
+            DRAWS, 1, config.topk, config.num_heads, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+        )
+    return noise.float()
 
 
 def _columns(estimator: NSACRegressor) -> list[dict[str, Any]]:
