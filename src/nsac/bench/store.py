@@ -1,0 +1,240 @@
+"""Run records: one JSON file per run, whole or not there; what is there is not run again."""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import platform
+import subprocess
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+FORMAT, VERSION = "nsac-record", 1
+RESULTS = Path("results/bench")
+"""Where records are, unless another folder is named."""
+
+RESULT = ("metrics", "bands", "pit", "parameters", "rows", "training")
+"""Fields that follow from the config alone; the others tell when, where and how fast."""
+
+
+class RecordError(ValueError):
+    """A record that cannot be used. The message says what to do."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What came out of one run, and how to get it again."""
+
+    task: str
+    protocol: str
+    method: str
+    seed: int
+    key: str
+    """hash of the config"""
+    config: dict[str, Any]
+    """every number of the run"""
+    text: str
+    """what the task is"""
+    unit: str
+    """of the scores"""
+    rows: dict[str, int]
+    """rows of each part"""
+    metrics: dict[str, float | None]
+    """test scores; None where one is not finite"""
+    pit: dict[str, list[int]]
+    """histograms of F(y) over all test entries, `raw` and `calibrated`, even bins from 0 to 1"""
+    bands: list[dict[str, Any]]
+    """a few test rows per panel: `at`, `y`, `mean`, `std`, `epistemic` (a deviation), `half_90` (conformal)"""
+    training: list[dict[str, Any]]
+    """steps, best step, best validation score and whether it stopped early, per learner"""
+    parameters: int
+    seconds: dict[str, float]
+    """of fitting and of predicting the test part once: `fit_cpu`, `fit_wall`, `predict_cpu`, `predict_wall`"""
+    peak_memory: float
+    """megabytes the process held at most during the run"""
+    commit: str | None
+    """of the code, with `+` if it was changed since; None outside of a repository"""
+    versions: dict[str, str]
+    machine: dict[str, Any]
+    made: str
+    """when, UTC"""
+
+    @property
+    def name(self) -> str:
+        """Of its file, without the ending."""
+        return record_name(self.task, self.protocol, self.method, self.seed, self.key)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What another run with the same config must give again, to the last digit."""
+        return {name: getattr(self, name) for name in RESULT}
+
+
+def record_name(task: str, protocol: str, method: str, seed: int, key: str) -> str:
+    """Of a record's file, without the ending."""
+    return f"{task}_{protocol}_{method}_{seed}_{key}"
+
+
+def config_key(config: dict[str, Any]) -> str:
+    """A name for a config: the same on every machine, another for every other config."""
+    return hashlib.sha256(_canonical(config)).hexdigest()[:16]
+
+
+class Store:
+    """A folder of records.
+
+    Args:
+        folder: is made when the first record is written.
+    """
+
+    def __init__(self, folder: str | Path = RESULTS):
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise RecordError(f"`folder` must be a folder of records. {self.folder} is a file. Name another.")
+
+    def __contains__(self, name: str) -> bool:
+        return self._path(name).is_file()
+
+    def write(self, record: Record) -> bool:
+        """Keep a record; if there is one of that name already, the first stays, and the answer is False.
+
+        Written under a temporary name, flushed to the disk and linked: there is no moment with half a record.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        facts = {"format": FORMAT, "version": VERSION, **finite(asdict(record))}
+        facts["sha256"] = hashlib.sha256(_canonical(facts)).hexdigest()
+        path = self._path(record.name)
+        temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                file.write(json.dumps(facts, sort_keys=True, allow_nan=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(temporary, path)  # a rename would replace
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_folder(self.folder)
+        return True
+
+    def read(self, name: str) -> Record:
+        """One record, if it is whole and of a version that is known; otherwise `RecordError`."""
+        path = self._path(name)
+        try:
+            facts = json.loads(path.read_bytes())
+        except OSError as err:
+            raise RecordError(f"Record {path} cannot be read: {err}. Run it with `nsac bench run`.") from None
+        except (ValueError, RecursionError) as err:
+            raise _unusable(path, f"is damaged: it is not JSON ({err})") from None
+        if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
+            raise _unusable(path, f"is not a record: it does not say {FORMAT!r}")
+        if facts.get("version") != VERSION:
+            raise RecordError(
+                f"Record {path} has format version {facts.get('version')!r}; this library reads version {VERSION}. "
+                "Read it with the library that wrote it, or delete it to run it again."
+            )
+        told = facts.pop("sha256", None)
+        if told != hashlib.sha256(_canonical({"format": FORMAT, **facts})).hexdigest():
+            raise _unusable(path, "is damaged: its content does not match its checksum")
+        del facts["version"]
+        if set(facts) != {field.name for field in fields(Record)}:
+            raise _unusable(path, "does not have the fields of a record")
+        record = Record(**facts)
+        if record.name != name or config_key(record.config) != record.key:
+            raise _unusable(path, f"is not what its name says, but {record.name}")
+        return record
+
+    def names(self) -> list[str]:
+        """Of all records, in order."""
+        return sorted(path.stem for path in self.folder.glob("*.json"))
+
+    def records(self, names: Iterable[str] | None = None) -> list[Record]:
+        """All records, or those of these names that are there."""
+        wanted = self.names() if names is None else [name for name in names if name in self]
+        return [self.read(name) for name in wanted]
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
+
+def frame(records: Iterable[Record]) -> "DataFrame":
+    """One row per record: what it is of, its metrics, seconds, memory and parameters."""
+    import pandas as pd
+
+    about = ("task", "protocol", "method", "seed", "key", "parameters", "peak_memory", "commit")
+    rows = []
+    for record in records:
+        seconds = {f"seconds_{name}": value for name, value in record.seconds.items()}
+        rows.append({**{name: getattr(record, name) for name in about}, **seconds, **record.metrics})
+    return pd.DataFrame(rows, columns=None if rows else list(about))
+
+
+def finite(value: Any) -> Any:
+    """The same, with None in place of every number that JSON does not know."""
+    if isinstance(value, dict):
+        return {name: finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def commit() -> str | None:
+    """Of the code that runs, with `+` if files of it were changed since."""
+    return _commit(str(Path(__file__).resolve().parent.parent))
+
+
+@cache
+def _commit(folder: str) -> str | None:
+    def git(*arguments: str) -> str:
+        told = subprocess.run(["git", "-C", folder, *arguments], capture_output=True, text=True, check=True, timeout=10)
+        return told.stdout.strip()
+
+    try:
+        if not git("ls-files", "."):  # installed into a folder that some other repository ignores
+            return None
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no", ".") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def versions() -> dict[str, str]:
+    """Of what numbers depend on."""
+    names = ("nsac", "torch", "numpy", "scikit-learn", "scoringrules", "pandas")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+def machine() -> dict[str, Any]:
+    """Kind of machine; nothing that names one."""
+    about = {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count()}
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        about |= {"processor": models[0]} if models else {}
+    return about
+
+
+def _canonical(facts: dict[str, Any]) -> bytes:
+    return json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _unusable(path: Path, problem: str) -> RecordError:
+    return RecordError(f"Record {path} {problem}. Delete this file, and `nsac bench run` makes it again.")
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # not every system can flush a folder; then the link may come late
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
