@@ -84,7 +84,7 @@ def test_any_time_within_the_horizon_can_be_asked_for(fitted):
     for bad in (last, last + 6.5 * STEP):
         with pytest.raises(ValueError, match="`at` must be after .* no later than"):
             fitted.predict(frame, at=bad)
-    with pytest.raises(ValueError, match="`at` must be times of the kind"):
+    with pytest.raises(ValueError, match="`at` must be dates without a zone"):
         fitted.predict(frame, at=3.0)
 
 

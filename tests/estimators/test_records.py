@@ -139,7 +139,13 @@ def test_the_target_is_the_change_from_the_last_known_value():
     nan = float("nan")
     batch = windows([0.0, 1, 2, nan, 5, nan, 8], [3, 5]).batch(torch.arange(2))
     torch.testing.assert_close(batch["x"][0, :, 0], torch.tensor([0.0, 1, 2, nan]), equal_nan=True)
-    torch.testing.assert_close(batch["y"], torch.tensor([[3.0, nan], [3.0, nan]]), equal_nan=True)
+    scale = (torch.tensor([0.0, 0.0]) + 0.3**2) ** 0.25  # flat since the last known value
+    torch.testing.assert_close(batch["y"] * scale[:, None], torch.tensor([[3.0, nan], [3.0, nan]]), equal_nan=True)
+
+
+def test_a_rough_window_has_a_larger_unit():
+    rough = windows([0.0, 0, 0, 7, 7, 9], [3], rough=2.0).level(torch.tensor([0]))[1]
+    torch.testing.assert_close(rough, torch.tensor([[1.0, 2.0]]) * (3.5**2 + 0.3**2) ** 0.25)
 
 
 def test_windows_do_not_see_beyond_their_stretch():
@@ -152,7 +158,8 @@ def test_windows_do_not_see_beyond_their_stretch():
 
 def test_a_day_ago_is_repeated_where_it_is_known():
     batch = windows([0.0, 1, 2, 3, 4, 5, 6], [4], season=3).batch(torch.tensor([0]))
-    torch.testing.assert_close(batch["seasonal"], torch.tensor([[(2 - 4.0) / 1, (3 - 4.0) / 2]]))
+    scale = (1 + 0.3**2) ** 0.25
+    torch.testing.assert_close(batch["seasonal"] * scale, torch.tensor([[(2 - 4.0) / 1, (3 - 4.0) / 2]]))
 
 
 def test_holes_are_bridged_by_straight_lines():

@@ -108,3 +108,18 @@ def test_building_encoders_leaves_the_global_generator_alone():
     for build in (lambda: TableEncoder(3, (2,)), lambda: SeriesEncoder(1), lambda: WindowEncoder(4, 2), FrameEncoder):
         build()
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_relative_window_looks_the_same_whatever_its_amplitude(generator):
+    encoder = WindowEncoder(8, 2, relative=True, skip=True)
+    x = 10 * torch.randn(1, 8, 2, generator=generator)
+    small = x[:, -1:] + (x - x[:, -1:]) / 3
+    one, other = encoder({"x": x}), encoder({"x": small})
+    assert (one.skip - other.skip).abs().max() < 0.05  # the least amplitude is seen a little
+    assert not torch.allclose(one.tokens, other.tokens)  # and its size is told
+    assert encoder({"x": torch.zeros(1, 8, 2)}).tokens.isfinite().all()
+
+
+def test_a_variable_alone_gets_company(generator):
+    encoded = WindowEncoder(8, 1, missing=True)({"x": torch.randn(2, 8, 1, generator=generator)})
+    assert encoded.tokens.shape == (2, 2, 64) and not encoded.mask.any()

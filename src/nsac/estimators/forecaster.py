@@ -33,18 +33,23 @@ from nsac.estimators.records import (
 )
 from nsac.estimators.stream import LEVELS, Stream
 from nsac.methods import METHODS, Problem
+from nsac.models.encoders import fill_holes
 from nsac.uncertainty import Prediction
 from nsac.uncertainty.checks import check_level
 from nsac.uncertainty.scores import crps, mae, mse, nll
 
 SHARE, LEAST, MOST = 0.1, 40, 2000
 """Windows of calibration: the latest tenth, at least 40 if that is no more than a fifth; thinned out to 2000."""
+SINGLE = 6
+"""A single member leaves out one such part of time, the latest."""
 VALIDATED = 3000
 """Windows that choose weights, at most; a block of time is thinned out evenly."""
 WHOLE = 0.95
 """If this share of the windows has no hole, the others are left out, and the model does not learn about holes."""
 FEWEST = 20
 """Windows it takes to fit."""
+SAMPLED, LEAST_UNIT = 4096, 1e-2
+"""Windows that say what is typical; and the least unit of an input, over its deviation, if most windows are at rest."""
 CHUNK = 8192
 """Windows whose draws are in memory at once."""
 JUDGED = 2000
@@ -71,7 +76,7 @@ class NSACForecaster(AbstractEstimator):
     its last known value. Time of day, of week and of year are inputs too, as far as the record shows such a cycle.
 
     The latest tenth of the record calibrates. Of the rest, each of `folds` members trains on all but one block of time,
-    which chooses its weights; together they predict as one mixture.
+    its own, which chooses its weights; together they predict as one mixture.
 
     Args:
         horizon: steps to predict.
@@ -150,14 +155,14 @@ class NSACForecaster(AbstractEstimator):
         ends, when = ends[np.argsort(when, kind="stable")], np.sort(when)
         rest, calibration = self._split(when)
         past = grid.times <= grid.times[ends[rest[-1]]]
-        self.centre_, self.unit_ = self._scales(grid, past)
+        self._scales(grid, past)
         self.change_ = np.ones(self.horizon)
         windows = self._windows(grid, torch.from_numpy(ends), torch.float32, holes)
         self.change_ = _typical_change(windows, rest)
         windows = self._windows(grid, torch.from_numpy(ends), torch.float32, holes)
         problem = Problem(
             "windows", windows.values.shape[1], self.horizon, length=self.lookback, calendar=2 * len(self.cycles_),
-            missing=holes, skip=True, relative=True, missing_targets=holes,
+            missing=holes, relative=True, missing_targets=holes,
         )  # fmt: skip
         random = check_random_state(self.random_state)
         held = windows.at(windows.ends[torch.from_numpy(_thinned(calibration, MOST))])
@@ -340,10 +345,10 @@ class NSACForecaster(AbstractEstimator):
     def _read(self, frame: pd.DataFrame) -> Record:
         check_is_fitted(self)
         record = read_record(frame, self.columns_)
-        if (record.times.dtype == np.int64) != isinstance(self.step_, int):
-            kind = "dates" if isinstance(self.step_, int) else "numbers"
+        if _kind(record.stamps) != _kind(self.stamps_):
             raise ValueError(
-                f"Time column {self.columns_.time!r} must hold {kind}, as in `fit`. Got the other kind instead."
+                f"Time column {self.columns_.time!r} must hold {_kind(self.stamps_)}, as in `fit`. Got "
+                f"{_kind(record.stamps)} instead."
             )
         return record
 
@@ -370,7 +375,7 @@ class NSACForecaster(AbstractEstimator):
         return Windows(
             torch.as_tensor(values, dtype=dtype), torch.from_numpy(grid.start), torch.from_numpy(grid.stop),
             torch.as_tensor(calendar_of(grid.times, self.stamps_, self.cycles_), dtype=dtype), ends, self.lookback,
-            torch.as_tensor(self.change_, dtype=dtype), season, not holes, True,
+            torch.as_tensor(self.change_, dtype=dtype), self.rough_, season, not holes,
         )  # fmt: skip
 
     def _judgeable(self, record: Record) -> tuple[Grid, Windows]:
@@ -417,25 +422,30 @@ class NSACForecaster(AbstractEstimator):
         return min(self.horizon, n // 20)
 
     def _parts(self, rest: np.ndarray, when: np.ndarray) -> list[Part]:
-        """Member k leaves out block k of time, and what overlaps it; a single one the latest fifth."""
-        blocks = np.array_split(rest, min(self.folds, len(rest) // 4)) if self.folds > 1 else [rest[-len(rest) // 5 :]]
+        """Time is cut into two blocks per member; member k leaves out the second of its two, and what overlaps it."""
+        folds = max(1, min(self.folds, len(rest) // 8))
+        blocks = np.array_split(rest, 2 * folds)[1::2] if folds > 1 else [rest[-(len(rest) // SINGLE) :]]
         gap = self._gap(len(when))
         far = [(when[rest] <= when[b[0]] - gap) | (when[rest] >= when[b[-1]] + gap) for b in blocks]
         return [(rest[ok], _thinned(block, VALIDATED)) for ok, block in zip(far, blocks, strict=True)]
 
-    def _scales(self, grid: Grid, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean of each input, and its typical step: half of the windows are rougher than that."""
+    def _scales(self, grid: Grid, past: np.ndarray) -> None:
+        """Means of inputs, and their typical difference to the last value of a window; the target's typical step."""
         values = np.column_stack([grid.values, grid.offset]) if self.irregular_ else grid.values
-        values, start = values[past], grid.start[past]
-        centre, units = np.nanmean(values, 0), []
-        for column in values.T:
-            square = np.where(start[1:] == start[:-1], np.diff(column) ** 2, np.nan)
-            whole = square[: len(square) // self.lookback * self.lookback].reshape(-1, self.lookback)
-            known = (~np.isnan(whole)).any(1)
-            each = np.sqrt(np.nanmean(whole[known], 1)) if known.any() else np.zeros(1)
-            unit = np.median(each) or np.sqrt(np.nanmean(square)) if (~np.isnan(square)).any() else 0.0
-            units.append(unit if unit > 0 else np.nanstd(column) or 1.0)
-        return np.where(np.isnan(centre), 0.0, centre), np.nan_to_num(np.array(units), nan=1.0)
+        known = values[past]
+        deviation = np.where(np.nanmax(known, 0) > np.nanmin(known, 0), np.nanstd(known, 0), 1.0)
+        self.centre_ = np.nanmean(known, 0)
+        ends = np.flatnonzero(past & self._usable(grid))
+        some, sizes, steps = _thinned(ends, SAMPLED), [], []
+        for block in np.array_split(some, -(-len(some) // 256)):
+            back = block[:, None] + np.arange(1 - self.lookback, 1)
+            x = np.where((back < grid.start[block, None])[..., None], np.nan, values[np.maximum(back, 0)])
+            x = fill_holes(torch.as_tensor(x))
+            sizes.append((x - x[:, -1:]).square().mean(1).sqrt())
+            steps.append(x[..., 0].diff(dim=1).square().mean(1).sqrt())
+        size, step = (torch.cat(each).median(0).values.numpy() for each in (sizes, steps))
+        self.unit_ = np.maximum(size, LEAST_UNIT * deviation)
+        self.rough_ = float(max(step, LEAST_UNIT * deviation[0]) / self.unit_[0])
 
     def _check_values(self, record: Record) -> None:
         for i, name in enumerate(self.columns_.inputs):
@@ -516,9 +526,9 @@ class NSACForecaster(AbstractEstimator):
     def _leads(self, at: Any, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Times, (series, times), and how many steps after the last row they are."""
         stamps = pd.Series(at if isinstance(at, (pd.Series, pd.Index, np.ndarray, list, tuple)) else [at])
-        times, _ = read_times(stamps.reset_index(drop=True), "at")
-        if times.dtype != last.dtype:
-            raise ValueError("`at` must be times of the kind the time column has: dates, or numbers.")
+        times, kind = read_times(stamps.reset_index(drop=True), "at")
+        if _kind(kind) != _kind(self.stamps_):
+            raise ValueError(f"`at` must be {_kind(self.stamps_)}, as the time column. Got {_kind(kind)} instead.")
         times = np.broadcast_to(times, (len(last), len(times)))
         lead = (times - last[:, None]) / self.step_
         bad = (lead <= 0) | (lead > self.horizon + 1e-9)
@@ -535,7 +545,7 @@ class NSACForecaster(AbstractEstimator):
     def _training(self, rows: int) -> dict[str, Any]:
         return {
             "max_steps": int(min(300 + rows // 2, 1500)), "batch_size": int(min(128, rows)), "learning_rate": 1e-3,
-            "weight_decay": 1.0, "validate_every": 100,
+            "weight_decay": 0.5, "validate_every": 100,
         }  # fmt: skip
 
     def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -543,7 +553,7 @@ class NSACForecaster(AbstractEstimator):
         facts = {
             "columns": [columns.time, columns.series, columns.target, list(columns.covariates)],
             "stamps": str(self.stamps_), "step": self.step_, "cycles": self.cycles_, "irregular": self.irregular_,
-            "seen": list(self.seen_), "begun": stream.begun, "now": stream.now,
+            "seen": list(self.seen_), "begun": stream.begun, "now": stream.now, "rough": self.rough_,
         }  # fmt: skip
         arrays = {"centre": self.centre_, "unit": self.unit_, "change": self.change_}
         arrays |= {"scores": stream.scores, "alpha": stream.alpha, "said": stream.said}
@@ -556,6 +566,7 @@ class NSACForecaster(AbstractEstimator):
         self.columns_ = Columns(time, series, target, tuple(covariates))
         self.stamps_ = pd.api.types.pandas_dtype(facts["stamps"])
         self.step_, self.cycles_, self.irregular_ = facts["step"], list(facts["cycles"]), facts["irregular"]
+        self.rough_ = float(facts["rough"])
         self.centre_, self.unit_, self.change_ = (arrays[name] for name in ("centre", "unit", "change"))
         self.seen_ = dict(zip(facts["seen"], arrays["seen"], strict=True))
         self.origin_ = arrays["origin"][()]
@@ -622,6 +633,13 @@ def _interpolate(steps: Tensor, start: Tensor, lead: np.ndarray) -> Tensor:
     share = torch.as_tensor(lead) - left
     a, b = path.gather(-1, left), path.gather(-1, left + 1)
     return a + share * (b - a)
+
+
+def _kind(stamps: Any) -> str:
+    """What a time column of this dtype holds."""
+    if stamps == np.dtype(np.float64):
+        return "numbers"
+    return "dates without a zone" if getattr(stamps, "tz", None) is None else "dates with a zone"
 
 
 def _key(name: Any) -> str | int | None:

@@ -5,6 +5,8 @@ Times are whole nanoseconds (dates, in UTC) or floats (numbers); a step is one o
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 # (the type checker takes a column of a frame for a frame)
 
+import contextlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +17,7 @@ import torch
 from pandas.api import types
 from torch import Tensor
 
-from nsac.models.encoders import fill_holes, roughness
+from nsac.models.encoders import STILL, fill_holes
 
 DAY = 86_400 * 10**9
 CYCLES = {"day": DAY, "week": 7 * DAY, "year": round(365.2425 * DAY)}
@@ -24,6 +26,8 @@ SEEN, RESOLVED = 2, 4
 """A cycle counts if the record goes round that often, and if it has that many steps."""
 APART, RARE = 0.05, 0.01
 """A record is irregular if more than the second share of its rows lie more than the first share of a step off."""
+LATELY = 4
+"""How rough a series was lately is seen in the last quarter of a window."""
 ROOM = 4
 """Slots of a grid per row of the record, at most: longer holes are cut out."""
 
@@ -118,18 +122,7 @@ def read_record(frame: pd.DataFrame, columns: Columns, target: bool = True) -> R
 
 def read_times(column: pd.Series, name: str) -> tuple[np.ndarray, Any]:
     """Times as whole nanoseconds or floats, and their dtype."""
-    if not (types.is_numeric_dtype(column) or types.is_datetime64_any_dtype(column)):
-        try:
-            column = pd.to_datetime(column)
-        except (ValueError, TypeError, OverflowError):
-            bad = pd.to_datetime(column, errors="coerce", format="mixed", utc=True).isna() & column.notna()
-            place = f" Row {_first(bad)} has {column.iloc[_first(bad)]!r}." if bad.any() else ""
-            raise ValueError(
-                f"Time column {name!r} must hold dates or numbers.{place} Convert it, for instance with "
-                "`pandas.to_datetime`."
-            ) from None
-    if types.is_bool_dtype(column):
-        raise ValueError(f"Time column {name!r} must hold dates or numbers. Got booleans instead.")
+    column = _parsed(column, name)
     missing = column.isna().to_numpy()
     if missing.any():
         raise ValueError(f"Time column {name!r} must have a time in every row. Row {_first(missing)} is empty.")
@@ -141,6 +134,27 @@ def read_times(column: pd.Series, name: str) -> tuple[np.ndarray, Any]:
         bad = _first(~np.isfinite(times))
         raise ValueError(f"Time column {name!r} must hold finite numbers. Row {bad} has {times[bad]}.")
     return times, np.dtype(np.float64)
+
+
+def _parsed(column: pd.Series, name: str) -> pd.Series:
+    if types.is_object_dtype(column) and column.map(lambda v: isinstance(v, (int, float))).all():
+        column = column.astype(float)
+    if types.is_bool_dtype(column):
+        raise ValueError(f"Time column {name!r} must hold dates or numbers. Got booleans instead.")
+    if types.is_numeric_dtype(column) or types.is_datetime64_any_dtype(column):
+        return column
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that pandas had to guess the format
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            parsed = pd.to_datetime(column)
+            if types.is_datetime64_any_dtype(parsed):
+                return parsed
+        bad = pd.to_datetime(column, errors="coerce", format="mixed", utc=True).isna() & column.notna()
+    place = f" Row {_first(bad)} has {column.iloc[_first(bad)]!r}." if bad.any() else ""
+    raise ValueError(
+        f"Time column {name!r} must hold dates, of one zone, or numbers.{place} Convert it, for instance with "
+        "`pandas.to_datetime`."
+    )
 
 
 def show_times(times: np.ndarray, stamps: Any) -> pd.Series:
@@ -249,10 +263,10 @@ def calendar_of(times: np.ndarray, stamps: Any, cycles: Sequence[str]) -> np.nda
 class Windows:
     """Forecasting windows of a grid that is kept once.
 
-    The target, the first input, is to be predicted as the change from its last known value, in units of `change` and,
-    if that is `relative`, of its roughness in the window. A batch holds `x`, (B, lookback, inputs); `y`, (B, horizon),
-    NaN where nothing was observed; `persistence` and `seasonal`, naive forecasts in the unit of `y`; and `calendar`.
-    Before its stretch a window has NaN.
+    The target, the first input, is to be predicted as the change from its last known value, in units of `change` times
+    the square root of how rough it was lately. A batch holds `x`, (B, lookback, inputs); `y`, (B, horizon), NaN where
+    nothing was observed; `persistence` and `seasonal`, naive forecasts in the unit of `y`; and `calendar`. Before its
+    stretch a window has NaN.
     """
 
     values: Tensor
@@ -267,11 +281,12 @@ class Windows:
     lookback: int
     change: Tensor
     """(horizon,), typical change at each step ahead"""
+    rough: float = 1.0
+    """typical step of the target"""
     season: int = 0
     """steps of a day; 0 for none"""
     fill: bool = False
     """whether holes of `x` are filled, for a model that knows none"""
-    relative: bool = False
     last: Tensor = field(init=False)
     """(slots,), last known value of the target"""
 
@@ -308,8 +323,9 @@ class Windows:
     def level(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Shift and scale, (B, 1) and (B, horizon), that take `y` back to the unit of `values`."""
         end = self.ends[rows]
-        rough = roughness(fill_holes(self._past(end, slice(0, 1))))[:, 0] if self.relative else torch.ones(len(end), 1)
-        return self.last[end, None], rough * self.change
+        lately = fill_holes(self._past(end, slice(0, 1)))[:, -max(2, self.lookback // LATELY) :, 0]
+        step = lately.diff(dim=1).square().sum(1, keepdim=True) / max(1, lately.shape[1] - 1)
+        return self.last[end, None], (step / self.rough**2 + STILL**2) ** 0.25 * self.change
 
     def _past(self, end: Tensor, inputs: slice) -> Tensor:
         back = end[:, None] + torch.arange(1 - self.lookback, 1)

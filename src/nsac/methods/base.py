@@ -55,7 +55,7 @@ class Problem:
     skip: bool = False
     """windows: whether the head sees the window directly"""
     relative: bool = False
-    """windows: whether differences are seen in units of a variable's roughness in the window, typically 1"""
+    """windows: whether differences are seen in units of a variable's amplitude in the window, typically 1"""
     missing_targets: bool = False
     """whether targets may be NaN, that is not observed: likelihoods leave them out, row by row and output by output"""
     network: NetworkConfig = field(default_factory=NetworkConfig)

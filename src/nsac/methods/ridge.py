@@ -6,7 +6,7 @@ from torch import Tensor
 from nsac._checks import check_known
 from nsac.layers import Draws
 from nsac.methods.base import AbstractSolved, Problem, Rows, method, sweep
-from nsac.models.encoders import Batch, fill_holes, roughness
+from nsac.models.encoders import Batch, amplitude, fill_holes
 
 PENALTIES = tuple(10.0**k for k in range(-4, 4))
 """Candidates, relative to the number of rows; the best on validation is taken."""
@@ -20,7 +20,7 @@ def flat_features(batch: Batch, problem: Problem) -> Tensor:
     x = fill_holes(x) if problem.kind == "windows" else x.masked_fill(absent, 0)
     if problem.relative:
         last = x[:, -1:]
-        x = torch.cat([(x - last)[:, :-1] / roughness(x), last.asinh()], 1)
+        x = torch.cat([(x - last)[:, :-1] / amplitude(x), last.asinh()], 1)
     parts = [x.flatten(1)] + ([absent.to(x.dtype).flatten(1)] if problem.missing else [])
     for i, levels in enumerate(problem.levels):
         parts.append(torch.nn.functional.one_hot(batch["c"][:, i], levels + 1).to(x.dtype))

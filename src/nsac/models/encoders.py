@@ -249,7 +249,7 @@ def _stamp(tau: Tensor) -> Tensor:
 
 
 STILL = 0.3
-"""Roughness, over the typical one, that is added to that of a window: a window at rest must not be blown up."""
+"""Over the typical one, the amplitude that a window has at least: one at rest must not be blown up."""
 
 
 def fill_holes(x: Tensor) -> Tensor:
@@ -275,9 +275,9 @@ def _running_max(place: Tensor) -> Tensor:  # b l v
     return place.unsqueeze(1).masked_fill(later.unsqueeze(-1), -1).amax(2)
 
 
-def roughness(x: Tensor) -> Tensor:
-    """Root mean square step of each variable of windows without holes, (B, L, V) -> (B, 1, V), at least `STILL`."""
-    return (x.diff(dim=1).square().sum(1, keepdim=True) / max(1, x.shape[1] - 1) + STILL**2).sqrt()
+def amplitude(x: Tensor) -> Tensor:
+    """Root mean square difference to the last value in windows without holes, (B, L, V) -> (B, 1, V); or `STILL`."""
+    return ((x - x[:, -1:]).square().mean(1, keepdim=True) + STILL**2).sqrt()
 
 
 class WindowEncoder(AbstractEncoder):
@@ -293,7 +293,7 @@ class WindowEncoder(AbstractEncoder):
         calendar: numbers that describe the time of the forecast, 0 for none.
         missing: whether values may be missing.
         skip: whether the head sees the window directly.
-        relative: whether differences are seen in units of the variable's roughness in the window; a typical one is
+        relative: whether differences are seen in units of the variable's amplitude in the window; a typical one is
             thought to be 1, and its logarithm is seen too. The last value may then be large, and is seen as its asinh.
         width: size of a token.
         seed: fixes the initial weights.
@@ -348,8 +348,8 @@ class WindowEncoder(AbstractEncoder):
         last = filled[:, -1:]
         change, scale = filled - last, []
         if self.relative:
-            rough = roughness(filled)
-            change, last, scale = change / rough, last.asinh(), [rough.log()]
+            size = amplitude(filled)
+            change, last, scale = change / size, last.asinh(), [size.log()]
         change = change.mT
         parts = [change, *(part.mT for part in (last, *scale)), *([absent.to(x.dtype)] if self.missing else [])]
         tokens = self.token(torch.cat(parts, -1)) + self.identity.weight
