@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nsac.estimators.evaluation import Evaluation
     from nsac.estimators.forecaster import NSACForecaster
 
-JUDGED = 2000
+JUDGED = 1000
 """Rows that forecasts are judged from, at most; evenly thinned out."""
 
 

@@ -136,7 +136,7 @@ def evaluate(
                 evaluations = tables.evaluate(estimator, frame, data, target or targets)
             else:
                 evaluations = forecasts.evaluate(estimator, frame, data)
-        scores = {e.target: e.scores() for e in evaluations}
+            scores = {e.target: e.scores for e in evaluations}
         if out is not None:
             from nsac.estimators.export import write_whole
 

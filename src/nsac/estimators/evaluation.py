@@ -1,13 +1,14 @@
 """How well an estimator predicts what it has not seen, beside a naive guess."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nsac.uncertainty import Prediction
-from nsac.uncertainty.scores import calibration_error, coverage, crps, mae, nll, rmse, width
+from nsac.uncertainty.scores import calibration_error, crps, mae, nll, rmse
 
 SCORES = ("rmse", "mae", "nll", "crps", "coverage_90", "width_90", "calibration_error")
 """In the order of the table."""
@@ -45,11 +46,11 @@ class Evaluation:
                 "Give a file that has its values."
             )
 
+    @cached_property
     def scores(self) -> dict[str, dict[str, float]]:
         """`{"model": {score: value}, "naive": ...}`; the model's interval is the conformal one."""
-        inside = (self.lower <= self.y) & (self.y <= self.upper)
-        own = {"coverage_90": inside.double().mean().item(), "width_90": (self.upper - self.lower).mean().item()}
-        return {"model": _scores(self.prediction, self.y) | own, "naive": _scores(self.naive, self.y)}
+        own = _scores(self.prediction, self.y, self.lower, self.upper)
+        return {"model": own, "naive": _scores(self.naive, self.y, *self.naive.interval(0.9))}
 
 
 def evaluate_rows(
@@ -72,14 +73,14 @@ def evaluate_rows(
     )  # fmt: skip
 
 
-def _scores(prediction: Prediction, y: Tensor) -> dict[str, float]:
+def _scores(prediction: Prediction, y: Tensor, lower: Tensor, upper: Tensor) -> dict[str, float]:
     return {
         "rmse": rmse(prediction, y),
         "mae": mae(prediction, y),
         "nll": nll(prediction, y),
         "crps": crps(prediction, y),
-        "coverage_90": coverage(prediction, y),
-        "width_90": width(prediction),
+        "coverage_90": ((lower <= y) & (y <= upper)).double().mean().item(),
+        "width_90": (upper - lower).mean().item(),
         "calibration_error": calibration_error(prediction, y),
     }
 

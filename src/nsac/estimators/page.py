@@ -66,7 +66,7 @@ def page(title: str, facts: Sequence[str], evaluations: Sequence[Evaluation]) ->
 
 def summary(e: Evaluation) -> str:
     """One sentence a stranger understands."""
-    scores = e.scores()
+    scores = e.scores
     model, naive = scores["model"], scores["naive"]
     held = round(model["coverage_90"] * len(e.y))
     gain = 1 - model["rmse"] / naive["rmse"] if naive["rmse"] else 0.0
@@ -108,7 +108,7 @@ def _section(e: Evaluation, many: bool) -> str:
 
 
 def _table(e: Evaluation) -> str:
-    scores = e.scores()
+    scores = e.scores
     rows = []
     for key, (name, what) in NAMES.items():
         values = [scores[who][key] for who in ("model", "naive")]
