@@ -5,7 +5,7 @@ import pandas as pd
 
 from nsac import NSACRegressor
 
-QUICK = {"max_steps": 5, "batch_size": 16}
+QUICK = {"max_steps": 5, "batch_size": 16, "weight_decay": 1.0}
 
 
 def quick(**more) -> NSACRegressor:

@@ -9,6 +9,7 @@ import torch
 from table_problems import QUICK, mixed, numbers, quick
 
 from nsac import METHODS, NSACRegressor, Prediction, load
+from nsac.estimators.base import valley
 from nsac.training import DivergedError
 
 TABLES = [name for name, cls in METHODS.items() if "table" in cls.kinds]
@@ -181,7 +182,7 @@ def test_far_rows_are_new():
 def test_heavy_tails_do_not_stop_training():
     x, _ = numbers(200)
     y = np.random.default_rng(0).standard_cauchy(200) ** 3
-    regressor = quick(training={"max_steps": 40, "batch_size": 32}).fit(x, y)
+    regressor = quick(training=QUICK | {"max_steps": 40, "batch_size": 32}).fit(x, y)
     assert np.isfinite(regressor.predict(x)).all()
 
 
@@ -244,3 +245,23 @@ def test_few_rows_of_calibration_warn_only_where_an_interval_is_asked_for():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         regressor.predict(x)
+
+
+@pytest.mark.parametrize("scores", [[3, 2, 1, 0], [0, 1, 2, 3], [3, 1, 2, 4], [3, 2, 1, 4], [1], [2, 1], [1, 2]])
+def test_the_bottom_of_a_valley_is_found_and_no_place_looked_at_twice(scores):
+    seen = []
+
+    def score(i):
+        seen.append(i)
+        return scores[i]
+
+    assert valley(score, len(scores)) == scores.index(min(scores))
+    assert len(seen) == len(set(seen)) and len(seen) <= max(1, len(scores) - 1) or len(scores) == 2
+
+
+def test_decays_are_tried_unless_one_is_given():
+    x, y = numbers()
+    free = {name: value for name, value in QUICK.items() if name != "weight_decay"}
+    assert quick(training=free).fit(x, y).chosen_.keys() == {"weight_decay"}
+    assert quick().fit(x, y).chosen_ == {}
+    assert quick(method="ridge", training=free).fit(x, y).chosen_ == {}

@@ -1,8 +1,9 @@
 """What the two estimators share: members trained on folds, their mixture, its calibration, and files."""
 
 import contextlib
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
 from os import PathLike
 from typing import Any, ClassVar, TypeVar
@@ -16,7 +17,7 @@ from torch import Tensor
 from nsac._checks import check_choice
 from nsac.estimators.calibrated import Calibration
 from nsac.estimators.files import write_model
-from nsac.methods import METHODS, AbstractMethod, Problem
+from nsac.methods import METHODS, AbstractMethod, AbstractSolved, Problem
 from nsac.methods.base import sweep
 from nsac.models import NetworkConfig
 from nsac.training import DivergedError, ProgressBar, TrainConfig, fit
@@ -29,6 +30,10 @@ PREDICTION_BATCH = 1024
 """Rows predicted at a time: bounds memory."""
 CALM = 0.1
 """If training diverges it begins once more, with this share of the learning rate."""
+FOLDS = 8
+"""Folds of a table; with fewer members, some are in every member's training part."""
+TRIED, ENOUGH = 2, 400
+"""Members that are trained with every candidate: two, or one if it has so many validation rows."""
 LARGEST = 100_000
 """No size in a model file may be larger."""
 
@@ -73,8 +78,18 @@ class AbstractEstimator(BaseEstimator, ABC):
         check_is_fitted(self)
         write_model(folder, *self._to_files())
 
-    def _learn(self, problem: Problem, rows: Data, calibration: Data, parts: Sequence[Part], seed: int) -> None:
-        """Fit one member per part and calibrate their mixture; sets `problem_`, `members_`, `seeds_`, `calibration_`.
+    def _learn(
+        self,
+        problem: Problem,
+        rows: Data,
+        calibration: Data,
+        parts: Sequence[Part],
+        seed: int,
+        candidates: Sequence[dict[str, Any]] = ({},),
+    ) -> None:
+        """Fit one member per part and calibrate their mixture.
+
+        Sets `problem_`, `members_`, `seeds_`, `calibration_` and `chosen_`, the candidate that was taken.
 
         Args:
             problem: what the data looks like.
@@ -82,16 +97,34 @@ class AbstractEstimator(BaseEstimator, ABC):
             calibration: rows that are used for nothing else; NaN in `y` was not observed.
             parts: training and validation rows of each member.
             seed: fixes all that is random.
+            candidates: fields of `TrainConfig`, in order of something, tried on the first parts; what does best on
+                their validation rows is taken for all. What `training` fixes is not tried.
         """
         self.problem_ = problem
         self.seeds_ = [(seed + 10_007 * k) % 2**31 for k in range(len(parts))]
+        given = self.training or {}
+        free = [{k: v for k, v in each.items() if k not in given} for each in candidates]
+        free = [each for i, each in enumerate(free) if each not in free[:i]]
+        if issubclass(METHODS[self.method], AbstractSolved):
+            free = [{}]
+        pairs = list(zip(parts, self.seeds_, strict=True))
+        first = pairs[: 1 if len(parts[0][1]) >= ENOUGH else TRIED] if len(free) > 1 else []
+        tried: dict[int, list[AbstractMethod]] = {}
+
+        def score(i: int) -> float:
+            tried[i] = [self._member(rows, *pair, free[i]) for pair in first]
+            return _score(tried[i], rows, parts)
+
         with alone():
-            self.members_ = [self._member(rows, part, s) for part, s in zip(parts, self.seeds_, strict=True)]
+            best = valley(score, len(free)) if first else 0
+            self.chosen_ = free[best]
+            rest = [self._member(rows, *pair, self.chosen_) for pair in pairs[len(first) :]]
+            self.members_ = tried.get(best, []) + rest
             y = torch.cat([batch["y"] for batch in sweep(calibration, PREDICTION_BATCH)])
             self.calibration_ = Calibration.fit(self._draws(calibration), y.double())
 
-    def _member(self, rows: Data, part: Part, seed: int) -> AbstractMethod:
-        given = self._training(len(part[0])) | dict(self.training or {})
+    def _member(self, rows: Data, part: Part, seed: int, candidate: dict[str, Any]) -> AbstractMethod:
+        given = self._training(len(part[0])) | candidate | dict(self.training or {})
         config = TrainConfig.from_dict({"accelerator": "cpu", "explode": 1e30} | given)  # clipping is enough
         train, validation = (Subset(rows, each) for each in part)
         for share in (1.0, CALM):
@@ -112,13 +145,7 @@ class AbstractEstimator(BaseEstimator, ABC):
         A row's draws do not depend on the other rows.
         """
         with alone(), torch.no_grad():
-            parts = [self._mixture(batch) for batch in sweep(data, PREDICTION_BATCH)]
-        return Prediction(torch.cat([p.mean_draws for p in parts], 1), torch.cat([p.log_std_draws for p in parts], 1))
-
-    def _mixture(self, batch: dict[str, Tensor]) -> Prediction:
-        batch = {name: v.double() if v.is_floating_point() else v for name, v in batch.items()}
-        each = [member.predict(batch, DRAWS) for member in self.members_]
-        return Prediction(torch.cat([p.mean_draws for p in each]), torch.cat([p.log_std_draws for p in each]))
+            return _join([_mixture(self.members_, batch) for batch in sweep(data, PREDICTION_BATCH)], 1)
 
     def _check_method(self) -> None:
         check_choice("method", self.method, [name for name, cls in METHODS.items() if self.kind in cls.kinds])
@@ -204,10 +231,42 @@ def alone() -> Iterator[None]:
 
 
 def random_parts(rows: int, folds: int, random: np.random.RandomState) -> list[Part]:
-    """Member k trains on all rows but fold k, which chooses its weights; a single one leaves out a tenth."""
+    """Member k trains on all rows but fold k, which chooses its weights; a fold is at most an eighth of the rows."""
     order = random.permutation(rows)
-    blocks = np.array_split(order, min(folds, rows)) if folds > 1 else [order[: max(1, rows // 10)]]
+    blocks = np.array_split(order, min(max(folds, FOLDS), rows))[:folds]
     return [(np.setdiff1d(order, block), np.sort(block)) for block in blocks]
+
+
+def valley(score: Callable[[int], float], n: int) -> int:
+    """Where `score` is least among 0 to n - 1 if it has one valley; from the middle downhill, each place once."""
+    score = functools.cache(score)
+    best = (n - 1) // 2
+    step = 1 if best + 1 < n and score(best + 1) < score(best) else -1
+    while 0 <= best + step < n and score(best + step) < score(best):
+        best += step
+    return best
+
+
+def _mixture(members: Sequence[AbstractMethod], batch: dict[str, Tensor]) -> Prediction:
+    batch = {name: v.double() if v.is_floating_point() else v for name, v in batch.items()}
+    return _join([member.predict(batch, DRAWS) for member in members], 0)
+
+
+def _join(parts: Sequence[Prediction], axis: int) -> Prediction:
+    """As one: draws along axis 0, rows along axis 1."""
+    return Prediction(*(torch.cat([getattr(p, n) for p in parts], axis) for n in ("mean_draws", "log_std_draws")))
+
+
+@torch.no_grad()
+def _score(members: Sequence[AbstractMethod], rows: Data, parts: Sequence[Part]) -> float:
+    """Negative log-likelihood of the members' validation rows, after one correction of scale for all of them."""
+    predictions, targets = [], []
+    for member, (_, validation) in zip(members, parts, strict=False):
+        for batch in sweep(Subset(rows, validation), PREDICTION_BATCH):
+            predictions.append(_mixture([member], batch))
+            targets.append(batch["y"].double())
+    p, y = _join(predictions, 1), torch.cat(targets)
+    return float(-Calibration.fit(p, y).apply(p).log_prob(y).nanmean())
 
 
 def _grouped(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-FARTHEST = 1e4
-"""Standardised numbers are cut off there; single precision could not square much larger ones."""
+STRAIGHT = 2.0
+"""Deviations from the mean within which a number is taken as it is."""
 MOST_LEVELS = 1000
 """Levels of a category that are told apart: the most frequent ones."""
 EXAMPLES = 20
@@ -50,8 +50,9 @@ class Columns:
         """`x`, float32, (n, numbers), and if there are categories `c`, int64, (n, categories)."""
         columns = _columns(table)
         kept = [i for i in range(len(columns)) if i not in self.levels]
-        x = (_matrix([_number(columns[i], self.names[i]) for i in kept], len(table)) - self.centre) / self.scale
-        parts = {"x": torch.as_tensor(x.clip(-FARTHEST, FARTHEST), dtype=torch.float32)}
+        x = _matrix([_number(columns[i], self.names[i]) for i in kept], len(table))
+        x = squash((x / self.scale) - self.centre / self.scale)  # a difference of huge numbers may overflow
+        parts = {"x": torch.as_tensor(x, dtype=torch.float32)}
         if self.levels:
             codes = [_codes(columns[i], levels) for i, levels in self.levels.items()]
             parts["c"] = torch.as_tensor(np.stack(codes, 1))
@@ -73,6 +74,12 @@ class Columns:
         if not (centre.shape == scale.shape == (numbers,)) or not set(levels) <= set(range(len(names))):
             raise ValueError("`columns` do not fit their scales.")
         return cls(names, levels, centre.double().numpy(), scale.double().numpy())
+
+
+def squash(z: np.ndarray) -> np.ndarray:
+    """A line up to two deviations, a logarithm beyond: no outlier outweighs all others, and far stays farther."""
+    beyond = np.maximum(np.abs(z) - STRAIGHT, 0)
+    return np.sign(z) * (np.minimum(np.abs(z), STRAIGHT) + np.log1p(beyond))
 
 
 def _matrix(columns: list[np.ndarray], rows: int) -> np.ndarray:

@@ -21,6 +21,13 @@ FEWEST = 5
 """Rows to fit: some to train, one to choose weights, one to calibrate."""
 SHARE, LEAST, MOST = 0.1, 40, 2000
 """Rows of calibration: a tenth, at least 40 if that is no more than a fifth, at most 2000."""
+DECAYS = (0.25, 0.8, 2.0, 5.0)
+"""Weight decays that are tried, for 1000 rows; they fall with the square root of the rows. Much noise asks for much
+decay, and nobody knows how much noise there is."""
+RATE = 6e-3
+"""Learning rate: with so much decay it may be high."""
+STEPS, STEPS_POWER, STEPS_PER_ROW = 450, 0.55, 4
+"""Steps of training: 450 for 1000 rows, growing as the power 0.55 of their number, and at most 4 per row."""
 CHUNK = 8192
 """Rows whose draws are in memory at once."""
 
@@ -107,7 +114,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         )  # fmt: skip
         members = [(rest[train], rest[validation]) for train, validation in random_parts(len(rest), self.folds, random)]
         held = TensorData(**data.batch(torch.as_tensor(calibration)))
-        self._learn(problem, data, held, members, int(random.randint(2**31 - 1)))
+        candidates = [{"weight_decay": decay * (1000 / len(rest)) ** 0.5} for decay in DECAYS]
+        self._learn(problem, data, held, members, int(random.randint(2**31 - 1)), candidates)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -208,7 +216,10 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         return places
 
     def _training(self, rows: int) -> dict[str, Any]:
-        return {"max_steps": int(min(200 + rows, 3000)), "batch_size": int(min(128, rows))}
+        steps = int(min(STEPS_PER_ROW * rows, STEPS * (rows / 1000) ** STEPS_POWER))
+        # Decay does what stopping early would do, and better; so only the last weights are looked at.
+        size = min(128 if rows < 3000 else 256, rows)
+        return {"max_steps": steps, "validate_every": steps, "batch_size": size, "learning_rate": RATE}
 
     def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts = {"columns": self.columns_.to_json(), "named": hasattr(self, "feature_names_in_"), "axes": self._axes}
