@@ -41,6 +41,20 @@ def test_every_method_fits_a_target_with_holes(name, generator):
     torch.testing.assert_close(total, each[~y.isnan()].sum())
 
 
+@pytest.mark.parametrize("name", WINDOWS)
+def test_an_output_that_was_never_observed_has_a_finite_prediction(name, generator):
+    split = walk(200, generator=generator)
+    parts = []
+    for part in (split.train, split.validation):
+        y = part.columns["y"].clone()
+        y[:, 2] = math.nan
+        parts.append(TensorData(**{**part.columns, "y": y}))
+    method = METHODS[name](replace(split.problem, missing_targets=True), seed=0)
+    fit(method, *parts, SHORT)
+    p = method.predict(split.test.columns)
+    assert p.mean.isfinite().all() and p.std.isfinite().all()
+
+
 @pytest.mark.parametrize("name", [name for name in WINDOWS if issubclass(METHODS[name], AbstractTrainable)])
 def test_a_row_without_a_known_target_has_no_gradient(name, generator):
     split = walk(40, generator=generator)

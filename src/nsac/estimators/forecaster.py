@@ -39,7 +39,7 @@ from nsac.uncertainty.checks import check_level
 from nsac.uncertainty.scores import crps, mae, mse, nll
 
 SHARE, LEAST, MOST = 0.1, 40, 2000
-"""Windows of calibration: the latest tenth, at least 40 if that is no more than a fifth; thinned out to 2000."""
+"""Windows of calibration, the latest: a tenth, at least 40 if that is no more than a fifth, at most 2000."""
 SINGLE = 6
 """A single member leaves out one such part of time, the latest."""
 VALIDATED = 3000
@@ -165,7 +165,7 @@ class NSACForecaster(AbstractEstimator):
             missing=holes, relative=True, missing_targets=holes,
         )  # fmt: skip
         random = check_random_state(self.random_state)
-        held = windows.at(windows.ends[torch.from_numpy(_thinned(calibration, MOST))])
+        held = windows.at(windows.ends[torch.from_numpy(calibration)])
         parts = self._parts(rest, when)
         self._learn(problem, windows, held, parts, int(random.randint(2**31 - 1)))
         self.stream_ = Stream(self._errors(held))
@@ -413,7 +413,7 @@ class NSACForecaster(AbstractEstimator):
                 f"`frame` must give at least {FEWEST} windows of {self.lookback} + {self.horizon} steps. Got {n} "
                 "instead. Pass more rows, or lower `lookback` and `horizon`."
             )
-        aside = max(round(SHARE * n), min(LEAST, n // 5))
+        aside = min(max(round(SHARE * n), min(LEAST, n // 5)), MOST)
         calibration = np.arange(n - aside, n)
         rest = np.flatnonzero(when[: n - aside] <= when[n - aside] - self._gap(n))
         return rest if len(rest) >= n // 2 else np.arange(n - aside), calibration

@@ -28,6 +28,8 @@ APART, RARE = 0.05, 0.01
 """A record is irregular if more than the second share of its rows lie more than the first share of a step off."""
 LATELY = 4
 """How rough a series was lately is seen in the last quarter of a window."""
+LARGEST = 1e100
+"""Largest number a record may hold; the square of a larger one may be infinite."""
 ROOM = 4
 """Slots of a grid per row of the record, at most: longer holes are cut out."""
 
@@ -94,11 +96,8 @@ def find_columns(
     return Columns(time, series, target, tuple(covariates))
 
 
-def read_record(frame: pd.DataFrame, columns: Columns, target: bool = True) -> Record:
-    """Check all values and sort by series; whatever is wrong is said with its column and row.
-
-    Without `target`, the target may be unknown in every row.
-    """
+def read_record(frame: pd.DataFrame, columns: Columns) -> Record:
+    """Check all values and sort by series; whatever is wrong is said with its column and row."""
     _check_frame(frame)
     frame = _with_time(frame, columns.time)
     for role, name in (("time", columns.time), ("target", columns.target), ("series", columns.series)):
@@ -391,8 +390,12 @@ def _numbers(column: pd.Series, name: str) -> np.ndarray:
             )
         column = numbers
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    if np.isinf(values).any():
-        raise ValueError(f"Column {name!r} must hold finite numbers, or NaN. Row {_first(np.isinf(values))} has inf.")
+    large = np.abs(values) > LARGEST
+    if large.any():
+        raise ValueError(
+            f"Column {name!r} must hold numbers of at most {LARGEST:g}, or NaN. Row {_first(large)} has "
+            f"{values[_first(large)]}. Choose another unit, or make it NaN."
+        )
     return values
 
 

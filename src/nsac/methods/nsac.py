@@ -100,7 +100,8 @@ class NSACMethod(AbstractTrainable):
         least = min(LEAST_SHARE / len(train) ** 0.5, LARGEST_LEAST)
         share = (error.nanmean() - aleatoric.nanmean()).clamp(min=least * error.nanmean().item(), max=MOST)
         ratio = min((1 - least) * (error / aleatoric).nanmedian().item(), CHI_MEDIAN)
-        usual = self.novelty.usual = aleatoric.flatten(0, -2).nanmean(0)
+        usual = aleatoric.flatten(0, -2).nanmean(0)
+        usual = self.novelty.usual = usual.nan_to_num(nan=usual.nanmean().item())  # an output may be unknown throughout
 
         def enough(v: Tensor) -> bool:
             total = torch.maximum(aleatoric, usual * v / prior) + v
