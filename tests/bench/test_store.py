@@ -1,21 +1,10 @@
 import dataclasses
 import json
-import math
 
 import pytest
 
-from nsac.bench.store import Record, RecordError, Store, commit, config_key, frame, machine
-
-
-def a_record(seed=0, **changes):
-    config = {"task": "boston", "steps": 3, "seed": seed}
-    facts = dict(
-        task="boston", protocol="paper", method="nsac", seed=seed, key=config_key(config), config=config, text="t",
-        unit="u", rows={"test": 5}, metrics={"mse": 0.1 + seed, "nll": math.inf}, pit={"raw": [1, 2]}, bands=[],
-        training=[], parameters=7, seconds={"fit_cpu": 1.5}, peak_memory=9.0, commit=None, versions={}, machine={},
-        made="2024-01-01T00:00:00Z",
-    )  # fmt: skip
-    return Record(**(facts | changes))
+from nsac.bench.store import RecordError, Store, commit, config_key, frame, machine
+from runs import a_record
 
 
 @pytest.fixture

@@ -45,8 +45,9 @@ def run_once(config: RunConfig) -> Record:
     scaled; `coverage_90_calibrated` and `width_90_calibrated` are of split-conformal intervals, and with `_scaled` of
     the scaled distribution's.
     """
-    with _one_thread():
+    with _same_everywhere():
         _forget_peak()
+        start = time.process_time(), time.perf_counter()
         task = load_task(config.task, config.protocol, config.seed)  # pyright: ignore[reportArgumentType]
         method, fitting = config.build(task.problem), Watch()
         with fitting:
@@ -76,7 +77,13 @@ def run_once(config: RunConfig) -> Record:
                 for result in results
             ],
             parameters=sum(parameter.numel() for parameter in method.parameters()),
-            seconds={"fit_cpu": fitting.cpu, "fit_wall": fitting.wall, **seconds},
+            seconds={
+                "fit_cpu": fitting.cpu,
+                "fit_wall": fitting.wall,
+                **seconds,
+                "total_cpu": time.process_time() - start[0],
+                "total_wall": time.perf_counter() - start[1],
+            },
             peak_memory=_peak(),
             commit=commit(),
             versions=versions(),
@@ -196,14 +203,16 @@ class Watch:
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """The order of sums, and so their last digits, depends on the number of threads."""
-    before = torch.get_num_threads()
+def _same_everywhere() -> Iterator[None]:
+    """One thread, for the last digits of a sum depend on their number; and single precision, whatever was set."""
+    before = torch.get_num_threads(), torch.get_default_dtype()
     torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float32)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(before[0])
+        torch.set_default_dtype(before[1])
 
 
 def _forget_peak() -> None:

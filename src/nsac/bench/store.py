@@ -58,7 +58,7 @@ class Record:
     """steps, best step, best validation score and whether it stopped early, per learner"""
     parameters: int
     seconds: dict[str, float]
-    """of fitting and of predicting the test part once: `fit_cpu`, `fit_wall`, `predict_cpu`, `predict_wall`"""
+    """of fitting, of predicting the test part once and of all, scores included: `fit_cpu`, `fit_wall`, ..."""
     peak_memory: float
     """megabytes the process held at most during the run"""
     commit: str | None

@@ -1,0 +1,24 @@
+"""Runs of benchmarks that take no time, shared by tests."""
+
+import dataclasses
+import math
+
+from nsac.bench.config import run_config
+from nsac.bench.store import Record, config_key
+
+
+def a_record(seed=0, **changes):
+    config = {"task": "boston", "steps": 3, "seed": seed}
+    facts = dict(
+        task="boston", protocol="paper", method="nsac", seed=seed, key=config_key(config), config=config, text="t",
+        unit="u", rows={"test": 5}, metrics={"mse": 0.1 + seed, "nll": math.inf}, pit={"raw": [1, 2]}, bands=[],
+        training=[], parameters=7, seconds={"fit_cpu": 1.5}, peak_memory=9.0, commit=None, versions={}, machine={},
+        made="2024-01-01T00:00:00Z",
+    )  # fmt: skip
+    return Record(**(facts | changes))
+
+
+def tiny(task="spiral", protocol="paper", method="gmle", seed=0, steps=2, **more):
+    found = run_config(task, protocol, method, seed)
+    train = {**found.train, "max_steps": steps} if found.train else {}
+    return dataclasses.replace(found, train=train, num_samples=3, **more)
