@@ -127,6 +127,12 @@ def test_every_method_can_forecast(name):
     assert np.isfinite(model.predict(record())["std"]).all()
 
 
+@pytest.mark.parametrize(("lookback", "horizon"), [(1, 1), (1, 5), (2, 3), (100, 40)])
+def test_windows_may_be_short_or_long(lookback, horizon):
+    model = forecaster(lookback=lookback, horizon=horizon, method="ridge").fit(record())
+    assert np.isfinite(model.predict(record())["upper_90"]).all() and len(model.predict(record())) == horizon
+
+
 def test_times_may_be_numbers_and_series_many():
     parts = [record(120, seed=s).assign(id=f"s{s}", t=np.arange(120) * 0.5 + s) for s in range(3)]
     frame = pd.concat(parts).sort_values("t").drop(columns="a")

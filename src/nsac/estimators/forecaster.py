@@ -442,7 +442,7 @@ class NSACForecaster(AbstractEstimator):
             x = np.where((back < grid.start[block, None])[..., None], np.nan, values[np.maximum(back, 0)])
             x = fill_holes(torch.as_tensor(x))
             sizes.append((x - x[:, -1:]).square().mean(1).sqrt())
-            steps.append(x[..., 0].diff(dim=1).square().mean(1).sqrt())
+            steps.append((x[..., 0].diff(dim=1).square().sum(1) / max(1, self.lookback - 1)).sqrt())
         size, step = (torch.cat(each).median(0).values.numpy() for each in (sizes, steps))
         self.unit_ = np.maximum(size, LEAST_UNIT * deviation)
         self.rough_ = float(max(step, LEAST_UNIT * deviation[0]) / self.unit_[0])
