@@ -69,7 +69,9 @@ class Columns:
         levels = {int(i): tuple(each) for i, each in values["levels"].items()}
         names = tuple(values["names"])
         numbers = len(names) - len(levels)
-        if not all(isinstance(text, str) for group in (names, *levels.values()) for text in group):
+        if set(values) != {"names", "levels"} or not all(
+            isinstance(text, str) for group in (names, *levels.values()) for text in group
+        ):
             raise ValueError("Names and levels must be text.")
         if not (centre.shape == scale.shape == (numbers,)) or not set(levels) <= set(range(len(names))):
             raise ValueError("`columns` do not fit their scales.")

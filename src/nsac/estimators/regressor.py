@@ -1,5 +1,6 @@
 """Regression on tables, as scikit-learn does it, with calibrated uncertainty."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -21,9 +22,11 @@ FEWEST = 5
 """Rows to fit: some to train, one to choose weights, one to calibrate."""
 SHARE, LEAST, MOST = 0.1, 40, 2000
 """Rows of calibration: a tenth, at least 40 if that is no more than a fifth, at most 2000."""
-DECAYS = (0.25, 0.8, 2.0, 5.0)
-"""Weight decays that are tried, for 1000 rows; they fall with the square root of the rows. Much noise asks for much
-decay, and nobody knows how much noise there is."""
+DECAYS = (0.3, 0.5, 0.8, 1.25, 2.0, 3.2, 5.0, 8.0)
+"""Weight decays among which the best is looked for, for 1000 rows; they fall with the square root of the rows. Much
+noise asks for much decay, and nobody knows how much noise there is."""
+MANY = 3000
+"""Rows from which on every second decay will do, and batches are larger."""
 RATE = 6e-3
 """Learning rate: with so much decay it may be high."""
 STEPS, STEPS_POWER, STEPS_PER_ROW = 450, 0.55, 4
@@ -51,6 +54,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
 
     Attributes:
         members_: the fitted methods.
+        chosen_: the weight decay that was taken, if any was tried.
+        data_: number of training rows, and a fingerprint of them.
         calibration_: what corrects their mixture.
         n_features_in_, feature_names_in_: columns of X; the latter only if X was a frame with names.
     """
@@ -103,6 +108,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         calibration, rest = np.sort(order[:aside]), np.sort(order[aside:])
         self.centre_, self.scale_ = target[rest].mean(0), _deviation(target[rest], y)
         parts["y"] = torch.as_tensor((target - self.centre_) / self.scale_, dtype=torch.float32)
+        self.data_ = {"rows": n, "sha256": _fingerprint(parts)}
         data = TensorData(**parts)
         seen = data.batch(torch.as_tensor(rest))
         self.examples_ = data.batch(torch.as_tensor(rest[random.permutation(len(rest))[:EXAMPLES]]))
@@ -114,7 +120,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         )  # fmt: skip
         members = [(rest[train], rest[validation]) for train, validation in random_parts(len(rest), self.folds, random)]
         held = TensorData(**data.batch(torch.as_tensor(calibration)))
-        candidates = [{"weight_decay": decay * (1000 / len(rest)) ** 0.5} for decay in DECAYS]
+        candidates = [{"weight_decay": decay * (1000 / len(rest)) ** 0.5} for decay in DECAYS[:: 2 if n > MANY else 1]]
         self._learn(problem, data, held, members, int(random.randint(2**31 - 1)), candidates)
         return self
 
@@ -218,11 +224,12 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
     def _training(self, rows: int) -> dict[str, Any]:
         steps = int(min(STEPS_PER_ROW * rows, STEPS * (rows / 1000) ** STEPS_POWER))
         # Decay does what stopping early would do, and better; so only the last weights are looked at.
-        size = min(128 if rows < 3000 else 256, rows)
+        size = min(128 if rows < MANY else 256, rows)
         return {"max_steps": steps, "validate_every": steps, "batch_size": size, "learning_rate": RATE}
 
     def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts = {"columns": self.columns_.to_json(), "named": hasattr(self, "feature_names_in_"), "axes": self._axes}
+        facts |= {"data": self.data_, "chosen": self.chosen_}
         tensors = {f"examples.{name}": part for name, part in self.examples_.items()}
         tensors |= {f"holes.{name}": part for name, part in self.holes_.items()}
         arrays = {"x.centre": self.columns_.centre, "x.scale": self.columns_.scale}
@@ -230,23 +237,39 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         return facts, tensors | {name: torch.as_tensor(array) for name, array in arrays.items()}
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        widths = {"x": self.problem_.inputs} | ({"c": len(self.problem_.levels)} if self.problem_.levels else {})
+        groups = {kind: {name: tensors[f"{kind}.{name}"] for name in widths} for kind in ("examples", "holes")}
         self.columns_ = Columns.from_json(facts["columns"], tensors["x.centre"], tensors["x.scale"])
         self.centre_, self.scale_ = (tensors[name].double().numpy() for name in ("y.centre", "y.scale"))
-        self.examples_, self.holes_ = (
-            {name: tensors[f"{kind}.{name}"] for name in (("x", "c") if self.columns_.levels else ("x",))}
-            for kind in ("examples", "holes")
-        )
-        self._axes = facts["axes"]
+        self.examples_, self.holes_ = groups["examples"], groups["holes"]
+        self._axes, self.data_, self.chosen_ = facts["axes"], facts["data"], facts["chosen"]
         self.n_features_in_ = len(self.columns_.names)
-        levels = tuple(len(each) for each in self.columns_.levels.values())
-        sizes = self.problem_.inputs, self.problem_.levels, (self.problem_.outputs,)
-        if sizes != (len(self.columns_.centre), levels, self.centre_.shape) or self.scale_.shape != self.centre_.shape:
-            raise ValueError("`columns` do not fit the problem.")
-        if self._axes not in (1, 2) or (self._axes == 1 and len(self.centre_) > 1):
-            raise ValueError("`axes` must be 1 or 2.")
         if facts["named"]:
             self.feature_names_in_ = np.array(self.columns_.names, dtype=object)
-        self._stood_in(self.examples_ | {"y": torch.zeros(len(self.examples_["x"]), 1)})  # it can predict
+        outputs, rows = (self.problem_.outputs,), len(self.examples_["x"])
+        fits = [
+            set(facts) == {"columns", "named", "axes", "data", "chosen"} and isinstance(facts["named"], bool),
+            len(tensors) == 4 + 2 * len(widths),
+            self._axes == 2 or (self._axes == 1 and outputs == (1,)),
+            self.problem_.levels == tuple(len(each) for each in self.columns_.levels.values()),
+            len(self.columns_.centre) == self.problem_.inputs,
+            self.centre_.shape == self.scale_.shape == outputs,
+            bool(np.isfinite(self.centre_).all() and (self.scale_ > 0).all()),
+            all(self.holes_[name].shape == (width,) for name, width in widths.items()),
+            all(self.holes_[name].dtype == torch.bool for name in widths),
+            all(self.examples_[name].shape == (rows, width) for name, width in widths.items()),
+        ]
+        if not all(fits):
+            raise ValueError(f"`own` does not fit the problem (rule {fits.index(False)}).")
+        self._stood_in(self.examples_ | {"y": torch.zeros(rows, 1)})  # it can predict
+
+
+def _fingerprint(parts: dict[str, Tensor]) -> str:
+    """Of the training rows: tells whether a model was fitted on these."""
+    digest = hashlib.sha256()
+    for name in sorted(parts):
+        digest.update(parts[name].contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def _missing(part: Tensor) -> Tensor:
