@@ -78,7 +78,7 @@ def fit(
             settings |= {"time": time_column, "horizon": horizon, "series": series}
             settings |= {"lookback": lookback} if lookback else {}
             estimator, rows = forecasts.fit(frame, target, settings)
-        _save(estimator, out, target)
+        estimator.set_params(verbose=False).save(out)
         told = {"model": str(out), "class": type(estimator).__name__, "method": method, "seed": seed, "rows": rows}
         told |= {"columns": [str(name) for name in frame.columns if name not in target], "targets": target}
         told |= {"seconds": round(time.perf_counter() - started, 1)}
@@ -209,13 +209,14 @@ def _read(path: Path, text) -> "DataFrame":
 
 
 def _load(folder: Path) -> tuple[Any, list[str]]:
-    """An estimator and the names of its targets."""
+    """An estimator and the names of its targets, none if it was not this command line that fitted it."""
     with errors.status(f"loading {folder}"):
         from nsac.estimators import load
-        from nsac.estimators.files import read_model
 
-        estimator = load(folder)
-        return estimator, [str(name) for name in read_model(folder)[0]["own"].get("targets", [])]
+        estimator: Any = load(folder)
+    if type(estimator).__name__ == "NSACForecaster":
+        return estimator, [estimator.target]
+    return estimator, [str(name) for name in estimator.data_.get("targets", [])]
 
 
 def _check_free(folder: Path, force: bool) -> None:
@@ -227,15 +228,6 @@ def _check_free(folder: Path, force: bool) -> None:
         raise TableError(f"{folder} is there already, and no model. Name another folder with `--out`.")
     if names and not force:
         raise TableError(f"{folder} is there already. Pass `--force` to replace it, or name another with `--out`.")
-
-
-def _save(estimator: Any, folder: Path, targets: list[str]) -> None:
-    from nsac.estimators.files import write_model
-
-    estimator.set_params(verbose=False)
-    config, tensors = estimator._to_files()
-    config["own"] |= {"targets": targets}
-    write_model(folder, config, tensors)
 
 
 def _write(table: "DataFrame", path: Path) -> None:

@@ -36,7 +36,9 @@ def fit(
     if frame.shape[1] == len(targets):
         raise TableError(f"{path} has no columns but the target. Add some to predict it from.")
     y = frame[targets[0]] if len(targets) == 1 else frame[targets]
-    return NSACRegressor(**settings).fit(frame.drop(columns=targets), y), len(frame)
+    estimator = NSACRegressor(**settings).fit(frame.drop(columns=targets), y)
+    estimator.data_["targets"] = targets  # travels with the model
+    return estimator, len(frame)
 
 
 def text_columns(estimator: Any) -> list[str]:

@@ -24,8 +24,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from nsac.core import decompose, matched_normal
-from nsac.estimators import columns as table_columns
 from nsac.estimators.base import DRAWS, AbstractEstimator, alone
+from nsac.estimators.columns import STRAIGHT
 from nsac.estimators.forecaster import NSACForecaster
 from nsac.estimators.records import CYCLES, Grid, Windows
 from nsac.estimators.regressor import NSACRegressor
@@ -225,8 +225,8 @@ class _Table(nn.Module):
 
     def forward(self, x: Tensor, c: Tensor | None = None, noise: Tensor | None = None) -> tuple[Tensor, ...]:
         z = x / self.x_scale - self.x_centre / self.x_scale
-        squash = hasattr(table_columns, "squash")
-        batch = {"x": z.float().asinh() if squash else z.clamp(-1e4, 1e4).float()}
+        squashed = z.sign() * (z.abs().clamp(max=STRAIGHT) + (z.abs() - STRAIGHT).clamp(min=0).log1p())  # as `squash`
+        batch = {"x": squashed.masked_fill(torch.isnan(x), torch.nan).float()}  # a runtime's clamp may lose a NaN
         strange = (torch.isnan(x) & ~self.x_holes).any(-1, keepdim=True)
         if c is not None:
             c = c.masked_fill((c < 0) | (c > self.sizes), 0)
