@@ -111,7 +111,7 @@ def test_building_encoders_leaves_the_global_generator_alone():
 
 
 def test_a_relative_window_looks_the_same_whatever_its_amplitude(generator):
-    encoder = WindowEncoder(8, 2, relative=True, skip=True)
+    encoder = WindowEncoder(8, 2, amplitudes=(1.0, 2.0), skip=True)
     x = 10 * torch.randn(1, 8, 2, generator=generator)
     small = x[:, -1:] + (x - x[:, -1:]) / 3
     one, other = encoder({"x": x}), encoder({"x": small})

@@ -42,14 +42,14 @@ SHARE, LEAST, MOST = 0.1, 40, 2000
 """Windows of calibration, the latest: a tenth, at least 40 if that is no more than a fifth, at most 2000."""
 SINGLE = 6
 """A single member leaves out one such part of time, the latest."""
-VALIDATED = 3000
+VALIDATED = 2000
 """Windows that choose weights, at most; a block of time is thinned out evenly."""
 WHOLE = 0.95
 """If this share of the windows has no hole, the others are left out, and the model does not learn about holes."""
 FEWEST = 20
 """Windows it takes to fit."""
-SAMPLED, LEAST_UNIT = 4096, 1e-2
-"""Windows that say what is typical; and the least unit of an input, over its deviation, if most windows are at rest."""
+SAMPLED, AT_REST = 4096, 1e-2
+"""Windows that say what is typical; and what is typical at least, in deviations, if most windows are at rest."""
 CHUNK = 8192
 """Windows whose draws are in memory at once."""
 JUDGED = 2000
@@ -155,14 +155,14 @@ class NSACForecaster(AbstractEstimator):
         ends, when = ends[np.argsort(when, kind="stable")], np.sort(when)
         rest, calibration = self._split(when)
         past = grid.times <= grid.times[ends[rest[-1]]]
-        self._scales(grid, past)
+        amplitudes = self._scales(grid, past)
         self.change_ = np.ones(self.horizon)
         windows = self._windows(grid, torch.from_numpy(ends), torch.float32, holes)
         self.change_ = _typical_change(windows, rest)
         windows = self._windows(grid, torch.from_numpy(ends), torch.float32, holes)
         problem = Problem(
             "windows", windows.values.shape[1], self.horizon, length=self.lookback, calendar=2 * len(self.cycles_),
-            missing=holes, relative=True, missing_targets=holes,
+            missing=holes, amplitudes=tuple(amplitudes.tolist()), missing_targets=holes,
         )  # fmt: skip
         random = check_random_state(self.random_state)
         held = windows.at(windows.ends[torch.from_numpy(calibration)])
@@ -429,23 +429,23 @@ class NSACForecaster(AbstractEstimator):
         far = [(when[rest] <= when[b[0]] - gap) | (when[rest] >= when[b[-1]] + gap) for b in blocks]
         return [(rest[ok], _thinned(block, VALIDATED)) for ok, block in zip(far, blocks, strict=True)]
 
-    def _scales(self, grid: Grid, past: np.ndarray) -> None:
-        """Means of inputs, and their typical difference to the last value of a window; the target's typical step."""
+    def _scales(self, grid: Grid, past: np.ndarray) -> np.ndarray:
+        """Set mean and deviation of each input, and the target's typical step; gives typical amplitudes of windows."""
         values = np.column_stack([grid.values, grid.offset]) if self.irregular_ else grid.values
         known = values[past]
-        deviation = np.where(np.nanmax(known, 0) > np.nanmin(known, 0), np.nanstd(known, 0), 1.0)
+        self.unit_ = np.where(np.nanmax(known, 0) > np.nanmin(known, 0), np.nanstd(known, 0), 1.0)
         self.centre_ = np.nanmean(known, 0)
         ends = np.flatnonzero(past & self._usable(grid))
         some, sizes, steps = _thinned(ends, SAMPLED), [], []
         for block in np.array_split(some, -(-len(some) // 256)):
             back = block[:, None] + np.arange(1 - self.lookback, 1)
             x = np.where((back < grid.start[block, None])[..., None], np.nan, values[np.maximum(back, 0)])
-            x = fill_holes(torch.as_tensor(x))
+            x = fill_holes(torch.as_tensor((x - self.centre_) / self.unit_))
             sizes.append((x - x[:, -1:]).square().mean(1).sqrt())
             steps.append((x[..., 0].diff(dim=1).square().sum(1) / max(1, self.lookback - 1)).sqrt())
         size, step = (torch.cat(each).median(0).values.numpy() for each in (sizes, steps))
-        self.unit_ = np.maximum(size, LEAST_UNIT * deviation)
-        self.rough_ = float(max(step, LEAST_UNIT * deviation[0]) / self.unit_[0])
+        self.rough_ = max(float(step), AT_REST)
+        return np.maximum(size, AT_REST)
 
     def _check_values(self, record: Record) -> None:
         for i, name in enumerate(self.columns_.inputs):
@@ -544,8 +544,8 @@ class NSACForecaster(AbstractEstimator):
 
     def _training(self, rows: int) -> dict[str, Any]:
         return {
-            "max_steps": int(min(300 + rows // 2, 1500)), "batch_size": int(min(128, rows)), "learning_rate": 1e-3,
-            "weight_decay": 0.5, "validate_every": 100,
+            "max_steps": int(min(300 + rows // 2, 1200)), "batch_size": int(min(128, rows)), "learning_rate": 1e-3,
+            "weight_decay": 0.5, "validate_every": 150,
         }  # fmt: skip
 
     def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:

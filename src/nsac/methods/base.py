@@ -54,8 +54,8 @@ class Problem:
     """tables: learned slots, or one token per feature"""
     skip: bool = False
     """windows: whether the head sees the window directly"""
-    relative: bool = False
-    """windows: whether differences are seen in units of a variable's amplitude in the window, typically 1"""
+    amplitudes: tuple[float, ...] = ()
+    """windows: typical amplitude of each variable; if given, differences are seen in units of that in the window"""
     missing_targets: bool = False
     """whether targets may be NaN, that is not observed: likelihoods leave them out, row by row and output by output"""
     network: NetworkConfig = field(default_factory=NetworkConfig)
@@ -80,7 +80,7 @@ class Problem:
             return SeriesEncoder(self.inputs, self.time_scale, seed=seed)
         if self.kind == "windows":
             sizes = self.length, self.inputs, self.calendar
-            return WindowEncoder(*sizes, self.missing, self.skip, self.relative, seed=seed)
+            return WindowEncoder(*sizes, self.missing, self.skip, self.amplitudes, seed=seed)
         return FrameEncoder(self.inputs, self.length, seed=seed)
 
 

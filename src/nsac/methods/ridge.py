@@ -18,9 +18,9 @@ def flat_features(batch: Batch, problem: Problem) -> Tensor:
     check_known("x", x, problem.missing)
     absent = torch.isnan(x)
     x = fill_holes(x) if problem.kind == "windows" else x.masked_fill(absent, 0)
-    if problem.relative:
+    if problem.amplitudes:
         last = x[:, -1:]
-        x = torch.cat([(x - last)[:, :-1] / amplitude(x), last.asinh()], 1)
+        x = torch.cat([(x - last)[:, :-1] / amplitude(x, x.new_tensor(problem.amplitudes)), last], 1)
     parts = [x.flatten(1)] + ([absent.to(x.dtype).flatten(1)] if problem.missing else [])
     for i, levels in enumerate(problem.levels):
         parts.append(torch.nn.functional.one_hot(batch["c"][:, i], levels + 1).to(x.dtype))

@@ -275,9 +275,9 @@ def _running_max(place: Tensor) -> Tensor:  # b l v
     return place.unsqueeze(1).masked_fill(later.unsqueeze(-1), -1).amax(2)
 
 
-def amplitude(x: Tensor) -> Tensor:
-    """Root mean square difference to the last value in windows without holes, (B, L, V) -> (B, 1, V); or `STILL`."""
-    return ((x - x[:, -1:]).square().mean(1, keepdim=True) + STILL**2).sqrt()
+def amplitude(x: Tensor, typical: Tensor) -> Tensor:
+    """Root mean square difference to the last value in windows without holes, (B, L, V) -> (B, 1, V); not near 0."""
+    return ((x - x[:, -1:]).square().mean(1, keepdim=True) + (STILL * typical) ** 2).sqrt()
 
 
 class WindowEncoder(AbstractEncoder):
@@ -293,14 +293,15 @@ class WindowEncoder(AbstractEncoder):
         calendar: numbers that describe the time of the forecast, 0 for none.
         missing: whether values may be missing.
         skip: whether the head sees the window directly.
-        relative: whether differences are seen in units of the variable's amplitude in the window; a typical one is
-            thought to be 1, and its logarithm is seen too. The last value may then be large, and is seen as its asinh.
+        amplitudes: typical amplitude of each variable in a window. If given, differences are seen in units of the
+            amplitude that the variable has in this window, and its logarithm is seen too.
         width: size of a token.
         seed: fixes the initial weights.
     """
 
     time: ClassVar[TimeMode] = "none"
     per_query: ClassVar[bool] = False
+    amplitudes: Tensor
 
     def __init__(
         self,
@@ -309,15 +310,17 @@ class WindowEncoder(AbstractEncoder):
         calendar: int = 0,
         missing: bool = False,
         skip: bool = False,
-        relative: bool = False,
+        amplitudes: Sequence[float] = (),
         width: int = 64,
         seed: int = 0,
     ):
         super().__init__()
-        self.length, self.variables, self.missing, self.relative = length, variables, missing, relative
+        self.length, self.variables, self.missing, self.relative = length, variables, missing, bool(amplitudes)
+        if self.relative:
+            self.register_buffer("amplitudes", torch.tensor(list(amplitudes)))
         self.token_dim = self.query_dim = width
         self.skip_dim = length * variables if skip else 0
-        self.token = seeded_mlp(length * (2 if missing else 1) + (2 if relative else 1), width, width, seed)
+        self.token = seeded_mlp(length * (2 if missing else 1) + (2 if amplitudes else 1), width, width, seed)
         self.identity = seeded(lambda: nn.Embedding(variables, width), seed + 1)
         self.calendar = seeded_mlp(calendar, width, width, seed + 2) if calendar else None
         alone = variables == 1 and not calendar  # with a single key there is nothing to choose, hence nothing to doubt
@@ -348,8 +351,8 @@ class WindowEncoder(AbstractEncoder):
         last = filled[:, -1:]
         change, scale = filled - last, []
         if self.relative:
-            size = amplitude(filled)
-            change, last, scale = change / size, last.asinh(), [size.log()]
+            size = amplitude(filled, self.amplitudes)
+            change, scale = change / size, [(size / self.amplitudes).log()]
         change = change.mT
         parts = [change, *(part.mT for part in (last, *scale)), *([absent.to(x.dtype)] if self.missing else [])]
         tokens = self.token(torch.cat(parts, -1)) + self.identity.weight
