@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from nsac.cli import bench as grid
 from nsac.cli import model
 from nsac.cli.data import data, stop
 
@@ -16,6 +17,7 @@ bench = typer.Typer(no_args_is_help=True, help="The evidence: tables and figures
 app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")
 model.register(app)
+grid.register(bench)
 console = Console()
 
 

@@ -1,0 +1,115 @@
+"""A live board of runs: what runs, what is done, the time left."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from nsac.bench.config import RunConfig
+from nsac.bench.executor import AbstractExecutor, Event
+from nsac.bench.store import Record
+
+UNKNOWN = 60.0
+"""Seconds a run is thought to take before any was seen."""
+
+
+class Board:
+    """Told what happens, it shows where a grid stands; where there is no terminal, a line per run that ended.
+
+        with Board(console, todo, executor) as board:
+            for event in execute(todo, store, executor):
+                board(event)
+
+    Args:
+        console: where to draw.
+        todo: runs that have no record yet.
+        executor: says how many run at a time.
+        known: records of earlier runs; how long they took is what others are thought to take.
+    """
+
+    def __init__(
+        self, console: Console, todo: Iterable[RunConfig], executor: AbstractExecutor, known: Iterable[Record] = ()
+    ):
+        self.console, self.executor = console, executor
+        self.todo = {config.name: config for config in todo}
+        self.total, self.done, self.failed = len(self.todo), 0, 0
+        self.running: dict[str, float] = {}
+        self._took: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        for record in known:
+            self._learn(record)
+        self._live: Live | None = None
+
+    def __enter__(self) -> "Board":
+        if self.console.is_terminal and self.total:
+            self._live = Live(self, console=self.console, refresh_per_second=2, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def __call__(self, event: Event) -> None:
+        """Take notice."""
+        name = event.config.name
+        if event.kind == "start":
+            self.running[name] = time.monotonic()
+            return
+        self.running.pop(name, None)
+        config = self.todo.pop(name, event.config)
+        title = f"{config.task} {config.protocol} {config.method} {config.seed}"
+        if event.record is not None:
+            self.done += 1
+            self._learn(event.record)
+            crps, seconds = event.record.metrics.get("crps"), event.record.seconds.get("total_wall", 0.0)
+            told = f"{title}: CRPS {'not finite' if crps is None else f'{crps:.4g}'}, {seconds:.0f} s"
+        else:
+            self.failed += 1
+            told = f"{title}: failed. {event.error}"
+        self.console.print(f"{self.done + self.failed}/{self.total} {told}", markup=False, highlight=False)
+
+    def seconds_left(self) -> float:
+        """Of the whole grid, from what runs like these took."""
+        now = time.monotonic()
+        each = [max(0.0, self.expected(c) - (now - self.running.get(c.name, now))) for c in self.todo.values()]
+        return sum(each) / max(1, min(self.executor.workers, len(each)))
+
+    def expected(self, config: RunConfig) -> float:
+        """Seconds of a run: the mean of the same on other seeds, or else of its method, or else of all."""
+        for key in _keys(config):
+            if self._took[key]:
+                return sum(self._took[key]) / len(self._took[key])
+        return UNKNOWN
+
+    def __rich__(self) -> Group:
+        failed = f", {self.failed} failed" if self.failed else ""
+        head = f"{self.done} of {self.total} runs done{failed}, about {_duration(self.seconds_left())} left"
+        table = Table.grid(padding=(0, 2))
+        now = time.monotonic()
+        for name, start in self.running.items():
+            if (config := self.todo.get(name)) is not None:
+                took = f"{_duration(now - start)} of about {_duration(self.expected(config))}"
+                table.add_row(config.task, config.protocol, config.method, f"seed {config.seed}", took)
+        bar = ProgressBar(total=max(1, self.total), completed=self.done + self.failed, width=40)
+        return Group(Text(head), bar, table)
+
+    def _learn(self, record: Record) -> None:
+        if (seconds := record.seconds.get("total_wall")) is not None:
+            for key in _keys(record):
+                self._took[key].append(seconds)
+
+
+def _keys(run: RunConfig | Record) -> list[tuple[str, ...]]:
+    return [(run.task, run.protocol, run.method), (run.method,), ()]
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
