@@ -48,8 +48,8 @@ WHOLE = 0.95
 """If this share of the windows has no hole, the others are left out, and the model does not learn about holes."""
 FEWEST = 20
 """Windows it takes to fit."""
-SAMPLED, AT_REST = 4096, 1e-2
-"""Windows that say what is typical; and what is typical at least, in deviations, if most windows are at rest."""
+SAMPLED = 4096
+"""Windows that say what is typical."""
 CHUNK = 8192
 """Windows whose draws are in memory at once."""
 JUDGED = 2000
@@ -75,8 +75,8 @@ class NSACForecaster(AbstractEstimator):
     are averaged), and empty slots are holes that the model knows of. What is predicted is the change of the target from
     its last known value. Time of day, of week and of year are inputs too, as far as the record shows such a cycle.
 
-    The latest tenth of the record calibrates. Of the rest, each of `folds` members trains on all but one block of time,
-    its own, which chooses its weights; together they predict as one mixture.
+    The latest tenth of the windows, at most 2000, calibrates. Of the rest, each of `folds` members trains on all but one
+    block of time, its own, which chooses its weights; together they predict as one mixture.
 
     Args:
         horizon: steps to predict.
@@ -432,7 +432,7 @@ class NSACForecaster(AbstractEstimator):
     def _scales(self, grid: Grid, past: np.ndarray) -> np.ndarray:
         """Set mean and deviation of each input, and the target's typical step; gives typical amplitudes of windows."""
         values = np.column_stack([grid.values, grid.offset]) if self.irregular_ else grid.values
-        known = values[past]
+        known = np.where(np.isnan(values[past]).all(0), 0.0, values[past])  # an input may begin later
         self.unit_ = np.where(np.nanmax(known, 0) > np.nanmin(known, 0), np.nanstd(known, 0), 1.0)
         self.centre_ = np.nanmean(known, 0)
         ends = np.flatnonzero(past & self._usable(grid))
@@ -443,9 +443,8 @@ class NSACForecaster(AbstractEstimator):
             x = fill_holes(torch.as_tensor((x - self.centre_) / self.unit_))
             sizes.append((x - x[:, -1:]).square().mean(1).sqrt())
             steps.append((x[..., 0].diff(dim=1).square().sum(1) / max(1, self.lookback - 1)).sqrt())
-        size, step = (torch.cat(each).median(0).values.numpy() for each in (sizes, steps))
-        self.rough_ = max(float(step), AT_REST)
-        return np.maximum(size, AT_REST)
+        self.rough_ = float(_typical(torch.cat(steps)))
+        return _typical(torch.cat(sizes)).numpy()
 
     def _check_values(self, record: Record) -> None:
         for i, name in enumerate(self.columns_.inputs):
@@ -621,6 +620,13 @@ def _typical_change(windows: Windows, rows: np.ndarray) -> np.ndarray:
         total, count = total + y.square().nansum(0), count + (~y.isnan()).sum(0)
     size = (total / count.clamp(min=1)).sqrt()
     return torch.where(size > 0, size, size[size > 0].mean() if (size > 0).any() else 1.0).numpy()
+
+
+def _typical(sizes: Tensor) -> Tensor:
+    """Median over rows; the root mean square if most are 0, and 1 if all are."""
+    median, rms = sizes.median(0).values, sizes.square().mean(0).sqrt()
+    typical = torch.where(median > 0, median, rms)
+    return torch.where(typical > 0, typical, 1.0)
 
 
 def _interpolate(steps: Tensor, start: Tensor, lead: np.ndarray) -> Tensor:
