@@ -95,6 +95,7 @@ def test_a_run_that_fails_is_told_the_others_are_kept_and_the_exit_code_is_1(tmp
     (("table", "--protocol", "none"), "`--protocol` must be one of"),
     (("table", "none"), "`task` must be one of"),
     (("table",), "has no such records"),
+    (("report",), "has no such records"),
 ])  # fmt: skip
 def test_what_is_wrong_is_one_line_and_exit_code_2(tmp_path, arguments, told):
     lines = call(*arguments, "--out", tmp_path / "none", code=2).splitlines()

@@ -1,4 +1,4 @@
-"""`nsac bench list`, `run` and `table`: the grid of tasks, methods and seeds, and what came out."""
+"""`nsac bench list`, `run`, `table` and `report`: the grid of tasks, methods and seeds, and what came out."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ OneProtocol = Annotated[str | None, typer.Option(help="paper or sound; by defaul
 
 def register(bench: typer.Typer) -> None:
     """Add the commands."""
-    for name, command in (("list", list_), ("run", run), ("table", table)):
+    for name, command in (("list", list_), ("run", run), ("table", table), ("report", report)):
         bench.command(name)(command)
 
 
@@ -139,6 +139,22 @@ def table(
             shown.add_row(method, str(max(r["n"] for (m, _), r in cells.items() if m == method)), *texts)
         console.print(shown)
     console.print(f"* best mean; ~ not told from it by a paired t-test over seeds (p >= {LEVEL}); (paper's mean).")
+
+
+def report(
+    out: Out = FOLDER,
+    page: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("bench-report.html"),
+    markdown: Annotated[Path | None, typer.Option(help="Write the main tables to this page as well.")] = None,
+) -> None:
+    """One HTML page with everything in it: tables, reliability curves, bands, and the paper's numbers beside ours."""
+    from nsac.bench.report import report_markdown, report_page
+
+    records = _current(out, None, None)
+    for path, make in ((page, report_page), (markdown, report_markdown)):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(make(records), encoding="utf-8")
+    console.print(f"{len(records)} records: {page}", soft_wrap=True)
 
 
 def _cell(row: dict | None, marks: dict[str, float | None], method: str, level: float) -> str:
