@@ -140,9 +140,12 @@ def calibrate(task: Task, known: Seen) -> tuple[VarianceScale, Tensor]:
     """Factor on deviations, and half the conformal 90 % interval in deviations, per column.
 
     Where a task has groups, all entries of a group have the same two numbers per output: its rows are few and its
-    columns many. Both are ratios, so they hold in the unit of the model as well.
+    columns many. Entries of a row are not independent, so the quantile is taken at level 0.9 (1 + 1 / rows), with which
+    an entry of a new row is covered with probability at least 0.9 (Lee, Barber and Willett, 2023). Factor and margin
+    are ratios, so they hold in the unit of the model as well.
     """
     columns = known.y.shape[1:]
+    level = 0.9 * (1 + 1 / len(known.y)) if task.groups else 0.9
     factor, margin = (torch.ones(columns, dtype=torch.float64) for _ in range(2))
     for stretch in task.groups.values() or [slice(None)]:
         y, mean, std = (v[:, stretch].double() for v in (known.y, known.mean, known.std))
@@ -151,7 +154,7 @@ def calibrate(task: Task, known: Seen) -> tuple[VarianceScale, Tensor]:
         p = Prediction.gaussian(mean, std)
         unit = Prediction.gaussian(torch.zeros_like(mean[:1]), torch.ones_like(mean[:1]))
         factor[stretch] = VarianceScale.fit(p, y).scale
-        margin[stretch] = SplitConformal.fit(p, y).interval(unit, 0.9)[1][0]
+        margin[stretch] = SplitConformal.fit(p, y).interval(unit, level)[1][0]
     return VarianceScale(factor), margin
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 console = Console(markup=False, emoji=False)
 
 FOLDER = Path("results/bench")
+NAMES = {
+    "mse": "MSE", "nll": "NLL", "crps": "CRPS", "ece_paper": "ECE", "calibration_error": "calib.",
+    "coverage_90": "90 %", "coverage_90_calibrated": "90 %, conf.",
+}  # fmt: skip
+"""Short headings: the paper's ECE, calibration error, coverage, and that of conformal intervals."""
 Out = Annotated[Path, typer.Option("--out", help="Folder of the records.")]
 Tasks = Annotated[list[str] | None, typer.Argument(help="Names of `nsac bench list`; by default the paper's eight.")]
 Methods = Annotated[str | None, typer.Option(help="With commas between: nsac,gmle. By default all of a task.")]
@@ -133,12 +139,17 @@ def table(
         some = [record for record in records if (record.task, record.protocol) == (task, kind)]
         cells = {(r["method"], r["metric"]): r for r in rows if (r["task"], r["protocol"]) == (task, kind)}
         marks = {name: against_best(some, name) for name in names}
-        shown = Table("method", "n", *names, title=f"{task}, {kind} protocol, unit: {some[0].unit}")
+        shown = Table(title=f"{task}, {kind} protocol, unit: {some[0].unit}", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for name in ("method", "n", *(NAMES.get(name, name) for name in names)):
+            shown.add_column(name, overflow="fold")
         for method in dict.fromkeys(method for method, _ in cells):
             texts = [_cell(cells.get((method, name)), marks[name], method, LEVEL) for name in names]
             shown.add_row(method, str(max(r["n"] for (m, _), r in cells.items() if m == method)), *texts)
         console.print(shown)
-    console.print(f"* best mean; ~ not told from it by a paired t-test over seeds (p >= {LEVEL}); (paper's mean).")
+    console.print(
+        f"* best mean; ~ not told from it by a paired t-test over seeds (p >= {LEVEL}); in brackets the paper's mean.",
+        soft_wrap=True,
+    )
 
 
 def report(
@@ -160,11 +171,11 @@ def report(
 def _cell(row: dict | None, marks: dict[str, float | None], method: str, level: float) -> str:
     if row is None or row["mean"] is None:
         return "" if row is None else "not finite"
-    std = "" if row["std"] is None else f" +- {row['std']:.2g}"
-    paper = "" if row["paper"] is None else f" ({row['paper']:g})"
+    std = "" if row["std"] is None else f"\n+- {row['std']:.2g}"
+    paper = "" if row["paper"] is None else f"\n({row['paper']:g})"
     p = marks.get(method, 0.0)
     mark = "*" if p is None else "~" if p >= level else ""
-    return f"{row['mean']:.4g}{std}{mark}{paper}"
+    return f"{row['mean']:.4g}{mark}{std}{paper}"
 
 
 def _dry(configs: list["RunConfig"], todo: list["RunConfig"], as_json: bool) -> None:
