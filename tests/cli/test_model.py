@@ -270,3 +270,20 @@ def test_mutated_files_are_predicted_or_refused_in_one_line(folder, tmp_path, ch
     for command in ("predict", "evaluate"):
         result = run(command, folder / "model", tmp_path / "f.csv")
         assert result.exit_code == 0 or refused(command, folder / "model", tmp_path / "f.csv")
+
+
+CELLS = st.sampled_from(["1", "2.5", "-3", "", "a", "b", "inf", "1e300", "NA", "True", "2024-01-01", "0"])
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=12), st.sampled_from([(), ("--time", "x")]))
+def test_any_table_is_fitted_or_refused_in_one_line(tmp_path, rows, time):
+    text = "\n".join(["x,k,y", *(",".join(row) for row in rows * 4)])
+    (tmp_path / "f.csv").write_text(text)
+    options = ("--target", "y", "--out", tmp_path / "m", "--force", "--steps", "1")
+    options += (*time, "--horizon", "2", "--lookback", "3") if time else ()
+    result = run("fit", tmp_path / "f.csv", *options)
+    if result.exit_code:
+        assert "unexpected" not in refused("fit", tmp_path / "f.csv", *options)
+    shutil.rmtree(tmp_path / "m", ignore_errors=True)
