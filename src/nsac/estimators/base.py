@@ -32,8 +32,8 @@ CALM = 0.1
 """If training diverges it begins once more, with this share of the learning rate."""
 FOLDS = 8
 """Folds of a table; with fewer members, some are in every member's training part."""
-TRIED, ENOUGH = 2, 400
-"""Members that are trained with every candidate: two, or one if it has so many validation rows."""
+TRIED, ENOUGH = 3, 400
+"""Members that are trained with every candidate: three, or one if it has so many validation rows."""
 LARGEST = 100_000
 """No size in a model file may be larger."""
 
@@ -53,7 +53,7 @@ class AbstractEstimator(BaseEstimator, ABC):
     """
 
     method: str
-    folds: int
+    folds: int | None
     training: dict[str, Any] | None
     random_state: Any
     verbose: bool

@@ -22,11 +22,12 @@ FEWEST = 5
 """Rows to fit: some to train, one to choose weights, one to calibrate."""
 SHARE, LEAST, MOST = 0.1, 40, 2000
 """Rows of calibration: a tenth, at least 40 if that is no more than a fifth, at most 2000."""
-DECAYS = (0.3, 0.5, 0.8, 1.25, 2.0, 3.2, 5.0, 8.0)
+DECAYS = (0.1, 0.17, 0.3, 0.5, 0.8, 1.25, 2.0, 3.2, 5.0, 8.0)
 """Weight decays among which the best is looked for, for 1000 rows; they fall with the square root of the rows. Much
 noise asks for much decay, and nobody knows how much noise there is."""
-MANY = 3000
-"""Rows from which on every second decay will do, and batches are larger."""
+FEW, MANY = 1500, 3000
+"""Rows up to which there are 8 members by default, not 4; and from which on every second decay will do, and batches are
+larger."""
 RATE = 6e-3
 """Learning rate: with so much decay it may be high."""
 STEPS, STEPS_POWER, STEPS_PER_ROW = 450, 0.55, 4
@@ -46,7 +47,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
 
     Args:
         method: a name in `nsac.METHODS` that takes tables.
-        folds: members; 1 trains a single one, and leaves out a tenth of the rows to choose its weights.
+        folds: members, each trained on all rows but one fold; None is 8 up to 1500 rows, and 4 beyond.
         categorical: names or positions of columns of numbers that are categories.
         training: fields of `nsac.training.TrainConfig` that replace the defaults.
         random_state: fixes everything that is random: a number, None or a `RandomState`.
@@ -66,7 +67,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         self,
         method: str = "nsac",
         *,
-        folds: int = 4,
+        folds: int | None = None,
         categorical: Sequence[str | int] | None = None,
         training: dict[str, Any] | None = None,
         random_state: Any = None,
@@ -93,7 +94,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
             y: (n,) or (n, outputs), finite.
         """
         self._check_method()
-        check_int("folds", self.folds)
+        if self.folds is not None:
+            check_int("folds", self.folds)
         table = self._table(X, reset=True)
         target = _target(y, type(self).__name__)
         self._axes, target = target.ndim, target.reshape(len(target), -1)
@@ -118,7 +120,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
             "table", seen["x"].shape[1], target.shape[1],
             levels=tuple(len(levels) for levels in self.columns_.levels.values()), missing=bool(self.holes_["x"].any()),
         )  # fmt: skip
-        members = [(rest[train], rest[validation]) for train, validation in random_parts(len(rest), self.folds, random)]
+        cuts = random_parts(len(rest), self.folds or (8 if n <= FEW else 4), random)
+        members = [(rest[train], rest[validation]) for train, validation in cuts]
         held = TensorData(**data.batch(torch.as_tensor(calibration)))
         candidates = [{"weight_decay": decay * (1000 / len(rest)) ** 0.5} for decay in DECAYS[:: 2 if n > MANY else 1]]
         self._learn(problem, data, held, members, int(random.randint(2**31 - 1)), candidates)
