@@ -89,10 +89,11 @@ class RunConfig:
         return METHODS[self.of](posed, seed=self.seed, **self.arguments)  # pyright: ignore[reportCallIssue]
 
 
-def config_names() -> list[str]:
+@cache
+def config_names() -> tuple[str, ...]:
     """Tasks that have a file of numbers: the paper's, then the others."""
     found = sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
-    return [*PAPER_TASKS, *(name for name in found if name not in PAPER_TASKS)]
+    return (*PAPER_TASKS, *(name for name in found if name not in PAPER_TASKS))
 
 
 def methods_of(task: str) -> tuple[str, ...]:

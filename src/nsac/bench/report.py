@@ -7,9 +7,10 @@ from importlib.resources import files
 
 import numpy as np
 
-from nsac.bench.config import NEURAL, PAPER_TASKS, PROTOCOLS, grid
+from nsac.bench.config import NEURAL, PAPER_TASKS, PROTOCOLS, grid, methods_of
 from nsac.bench.store import Record
 from nsac.bench.table import LEVEL, Row, against_best, place, table_rows
+from nsac.methods import METHODS
 
 METRICS = {
     "mse": ("MSE", "squared error of the mean"),
@@ -152,11 +153,8 @@ def notes_of(records: Sequence[Record]) -> list[str]:
             "promise holds for rows like those they were calibrated on; another season, rig or bearing is none."
         )
     for task in PAPER_TASKS:
-        naive = {
-            m: v
-            for (t, p, m, s), v in means.items()
-            if (t, p, s) == (task, "paper", "mse") and m not in NEURAL and v is not None and "-" not in m
-        }
+        naive = {m: means.get((task, "paper", m, "mse")) for m in methods_of(task) if m not in NEURAL}
+        naive = {method: mean for method, mean in naive.items() if mean is not None}
         theirs = next(
             (r["paper"] for r in rows if (r["task"], r["method"], r["metric"]) == (task, "nsac", "mse")), None
         )
@@ -324,7 +322,7 @@ def _table(head: Sequence[str], body: Sequence[tuple[str, list[str]]]) -> str:
     heads = "".join(f"<th><button>{html.escape(name)}</button></th>" for name in head)
     lines = []
     for name, cells in body:
-        kind = "ours" if name == "nsac" else "" if name in NEURAL else "naive"
+        kind = "ours" if name == "nsac" else "naive" if name in METHODS and name not in NEURAL else ""
         lines.append(f'<tr class="{kind}"><td>{html.escape(name)}</td>{"".join(cells)}</tr>')
     start = f'<div class="scroll"><table class="sortable"><thead><tr>{heads}</tr></thead>'
     return f"{start}<tbody>{''.join(lines)}</tbody></table></div>"
