@@ -100,7 +100,7 @@ def test_pictures_have_all_entries_in_the_histogram_and_one_spiral_in_the_bands(
     for counts in record.pit.values():
         assert len(counts) == PIT_BINS and sum(counts) == 50 * 150 * 2
     assert [len(panel["mean"]) for panel in record.bands] == [150, 150]
-    assert set(record.bands[0]) == {"name", "at", "y", "mean", "std", "epistemic", "half_90"}
+    assert set(record.bands[0]) == {"name", "ordered", "at", "y", "mean", "std", "epistemic", "half_90"}
 
 
 def test_calibration_sets_deviations_right(record):
@@ -127,4 +127,4 @@ def test_naive_rows_have_the_scores_of_the_task(data):
 
 def test_forecasts_keep_a_stretch(data):
     record = run_once(tiny("ettm1", "paper", "persistence"))
-    assert len(record.bands[0]["y"]) == 150 and "forecast 13 of the 24" in record.bands[0]["name"]
+    assert len(record.bands[0]["y"]) == 150 and "13 of 24 steps ahead" in record.bands[0]["name"]

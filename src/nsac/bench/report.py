@@ -48,7 +48,8 @@ FIGURES = """<div class="pair">
 the dashed line the probabilities are right.</figcaption>
 </figure>
 <figure class="bands" data-of="{of}">
-<div class="controls"><select></select><label><input type="checkbox"> sorted by prediction</label></div>
+<div class="controls"><select></select><label><input type="checkbox"> sorted by prediction</label>
+<label><input type="checkbox"> as seen from the prediction</label></div>
 <div class="plot"></div><div class="told"></div>
 <figcaption>Some test values (dots; orange: outside), the predicted mean, its conformal 90 % interval (blue) and the
 part that is epistemic (orange band). Point at a dot for its numbers.</figcaption>

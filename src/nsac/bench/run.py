@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nsac.bench.config import RunConfig, run_config
 from nsac.bench.store import Record, commit, machine, versions
-from nsac.bench.task import Task, load_task
+from nsac.bench.task import Task, WindowPart, load_task
 from nsac.training import TrainConfig, fit
 from nsac.uncertainty import Prediction, SplitConformal, VarianceScale
 
@@ -173,16 +173,17 @@ def _bands(task: Task, seen: Seen, half: Tensor) -> list[dict[str, Any]]:
             for i in range(seen.y.shape[-1])
         ]
     rows, column, name = torch.arange(len(seen.y)), 0, "test rows, in order"
-    if task.problem.kind == "windows":
+    if isinstance(task.test, WindowPart):
         rows = rows[max(0, len(rows) - STRETCH) // 2 :][:STRETCH]
-        column = seen.y.shape[1] // 2
-        name = f"forecast {column + 1} of the {seen.y.shape[1]} of a window, a stretch of the test part"
+        step, targets = task.test.horizon // 2, task.problem.outputs // task.test.horizon
+        column = (step + 1) * targets - 1
+        name = f"the last target, {step + 1} of {task.test.horizon} steps ahead, a stretch of the test part"
     rows = rows[torch.linspace(0, len(rows) - 1, min(SHOWN, len(rows))).round().long()]
-    return [_panel(name, rows, {name: v[rows, column] for name, v in values.items()})]
+    return [_panel(name, rows, {name: v[rows, column] for name, v in values.items()}, task.problem.kind != "table")]
 
 
-def _panel(name: str, at: Tensor, values: dict[str, Tensor]) -> dict[str, Any]:
-    return {"name": name} | {
+def _panel(name: str, at: Tensor, values: dict[str, Tensor], ordered: bool = True) -> dict[str, Any]:
+    return {"name": name, "ordered": ordered} | {
         key: [float(f"{v:.{DIGITS}g}") for v in column.tolist()] for key, column in {"at": at, **values}.items()
     }
 

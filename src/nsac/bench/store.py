@@ -53,7 +53,8 @@ class Record:
     pit: dict[str, list[int]]
     """histograms of F(y) over all test entries, `raw` and `calibrated`, even bins from 0 to 1"""
     bands: list[dict[str, Any]]
-    """a few test rows per panel: `at`, `y`, `mean`, `std`, `epistemic` (a deviation), `half_90` (conformal)"""
+    """a few test rows per panel: `at`, `y`, `mean`, `std`, `epistemic` (a deviation), `half_90` (conformal); `ordered`:
+    whether their order is one of time"""
     training: list[dict[str, Any]]
     """steps, best step, best validation score and whether it stopped early, per learner"""
     parameters: int

@@ -72,10 +72,12 @@ function restless(y) {
   return y.slice(1).reduce((sum, v, i) => sum + Math.abs(v - y[i]), 0) > 10 * range;
 }
 
-function drawBands(panel, sorted) {
+// `residual`: everything as seen from the prediction, for bands that are thinner than a line.
+function drawBands(panel, sorted, residual) {
   const rank = sorted ? order(panel.mean, false) : panel.mean.map((_, i) => i);
   const pick = (name) => rank.map((i) => panel[name][i]);
-  const [y, mean, half, epistemic] = ["y", "mean", "half_90", "epistemic"].map(pick);
+  const [came, predicted, half, epistemic] = ["y", "mean", "half_90", "epistemic"].map(pick);
+  const mean = residual ? predicted.map(() => 0) : predicted, y = residual ? came.map((v, i) => v - predicted[i]) : came;
   const at = sorted ? rank.map((_, i) => i) : pick("at");
   // A few bands that are far too wide must not hide the others.
   const ends = [...mean.map((m, i) => m - half[i]), ...mean.map((m, i) => m + half[i])].sort((a, b) => a - b);
@@ -89,7 +91,7 @@ function drawBands(panel, sorted) {
     [...mean.map((m, i) => py(m + size[i])), ...mean.map((m, i) => py(m - size[i])).reverse()]) + "Z";
   const inside = y.map((v, i) => Math.abs(v - mean[i]) <= half[i]);
   const dots = y.map((v, i) => `<circle cx="${px(at[i]).toFixed(1)}" cy="${py(v).toFixed(1)}" r="2.6" ` +
-    `fill="${inside[i] ? "#222" : "#d55e00"}" data-told="${v.toPrecision(4)}; predicted ${mean[i].toPrecision(4)} ` +
+    `fill="${inside[i] ? "#222" : "#d55e00"}" data-told="${came[i].toPrecision(4)}; predicted ${predicted[i].toPrecision(4)} ` +
     `&#177; ${half[i].toPrecision(3)}, epistemic deviation ${epistemic[i].toPrecision(2)}"/>`);
   return `<svg viewBox="0 0 700 320" role="img" aria-label="bands">` +
     axes(px, scaled, ticks(Math.min(...at), Math.max(...at), 6), ticks(low, high, 5), box) +
@@ -142,12 +144,14 @@ function reliabilityFigure(figure, data) {
 
 function bandsFigure(figure, data) {
   const methods = Object.keys(data.methods), plot = figure.querySelector(".plot");
-  const select = figure.querySelector("select"), box = figure.querySelector("input"), told = figure.querySelector(".told");
+  const select = figure.querySelector("select"), [box, residual] = figure.querySelectorAll("input");
+  const told = figure.querySelector(".told");
   select.innerHTML = methods.map((m) => `<option>${m}</option>`).join("");
-  box.checked = restless(data.methods[methods[0]].bands[0].y);
+  const first = data.methods[methods[0]].bands[0];
+  box.checked = !first.ordered && restless(first.y);
   const draw = () => {
     plot.innerHTML = data.methods[select.value].bands
-      .map((panel) => `<div class="facts">${panel.name}</div>${drawBands(panel, box.checked)}`).join("");
+      .map((panel) => `<div class="facts">${panel.name}</div>${drawBands(panel, box.checked, residual.checked)}`).join("");
   };
   figure.addEventListener("change", draw);
   plot.addEventListener("pointerover", (event) => {
