@@ -136,5 +136,5 @@ def test_a_real_browser_shows_it_sorts_and_draws_without_errors(page, tmp_path):
          f"--user-data-dir={tmp_path}/profile", "--virtual-time-budget=5000", "--dump-dom", f"file://{tmp_path}/page.html"],
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    assert 'data-probe="true true 16 960 yes"' in told.stdout, told.stderr[-3000:]
+    assert 'data-probe="true true 16 240 yes"' in told.stdout, told.stderr[-3000:]
     assert "CONSOLE" not in told.stderr
