@@ -75,8 +75,8 @@ class NSACForecaster(AbstractEstimator):
     are averaged), and empty slots are holes that the model knows of. What is predicted is the change of the target from
     its last known value. Time of day, of week and of year are inputs too, as far as the record shows such a cycle.
 
-    The latest tenth of the windows, at most 2000, calibrates. Of the rest, each of `folds` members trains on all but one
-    block of time, its own, which chooses its weights; together they predict as one mixture.
+    The latest tenth of the windows, at most 2000, calibrates. Of the rest, each of `folds` members trains on all but
+    one block of time, its own, which chooses its weights; together they predict as one mixture.
 
     Args:
         horizon: steps to predict.
