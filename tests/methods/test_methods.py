@@ -181,9 +181,14 @@ def test_categories_out_of_range_or_absent_are_named(generator):
 
 
 def test_a_single_token_warns_that_nothing_can_be_epistemic():
-    nsac = METHODS["nsac"](Problem("windows", 1, 1, length=6))
+    nsac = METHODS["nsac"](Problem("table", 1, 1, tokens="features"))
     with pytest.warns(UserWarning, match="epistemic variance is 0"):
-        assert (nsac.predict({"x": torch.randn(3, 6, 1)}).epistemic < 1e-12).all()
+        assert (nsac.predict({"x": torch.randn(3, 1)}).epistemic < 1e-12).all()
+
+
+def test_a_lone_series_has_a_second_token_to_be_unsure_about():
+    nsac = METHODS["nsac"](Problem("windows", 1, 1, length=6))
+    assert (nsac.predict({"x": torch.randn(3, 6, 1)}).epistemic > 0).all()
 
 
 def test_the_training_mean_is_the_mean_and_deviation_of_training(generator):

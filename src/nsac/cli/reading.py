@@ -66,7 +66,11 @@ def _read_parquet(path: Path) -> "DataFrame":
     import pandas as pd
 
     try:
-        return pd.read_parquet(path, engine="pyarrow")
+        frame = pd.read_parquet(path, engine="pyarrow")
+        for i in range(frame.shape[1]):
+            if pd.api.types.is_string_dtype(frame.iloc[:, i]):
+                frame.iloc[:, i].tolist()  # text is decoded when it is looked at, and may be damaged too
+        return frame
     except ImportError:
         raise TableError(
             f"{path} is Parquet, which needs pyarrow. Run `pip install 'nsac[parquet]'`, or save the file as CSV."
