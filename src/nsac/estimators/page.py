@@ -10,6 +10,7 @@ import torch
 from matplotlib import dates, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from nsac.estimators.evaluation import Evaluation
 from nsac.uncertainty import plot
@@ -171,6 +172,9 @@ def _doubt(e: Evaluation, axes: Axes) -> None:
     low, high = np.quantile(doubt, [0.0, 1.0])
     if low > 0 and high / low > 20:
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.minorticks_off()
     axes.set_ylim(0, 1.15 * np.quantile(error, 0.995) + 1e-12)
     axes.set(xlabel="epistemic standard deviation", ylabel="absolute error")
     axes.legend(loc="upper left", fontsize="small")
