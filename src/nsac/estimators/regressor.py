@@ -25,9 +25,11 @@ SHARE, LEAST, MOST = 0.1, 40, 2000
 DECAYS = (0.1, 0.17, 0.3, 0.5, 0.8, 1.25, 2.0, 3.2, 5.0, 8.0)
 """Weight decays among which the best is looked for, for 1000 rows; they fall with the square root of the rows. Much
 noise asks for much decay, and nobody knows how much noise there is."""
-FEW, MANY = 1500, 3000
-"""Rows up to which there are 8 members by default, not 4; and from which on every second decay will do, and batches are
-larger."""
+USUAL = 2.0
+"""The decay where rows are too few to look for one."""
+TOO_FEW, FEW, MANY = 100, 1500, 3000
+"""Rows from which on a decay is looked for, and there are 8 members by default; up to which there are 8, and 4 beyond;
+and from which on every second decay will do, and batches are larger."""
 RATE = 6e-3
 """Learning rate: with so much decay it may be high."""
 STEPS, STEPS_POWER, STEPS_PER_ROW = 450, 0.55, 4
@@ -47,7 +49,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
 
     Args:
         method: a name in `nsac.METHODS` that takes tables.
-        folds: members, each trained on all rows but one fold; None is 8 up to 1500 rows, and 4 beyond.
+        folds: members, each trained on all rows but one fold; None is 8 for 100 to 1500 rows, otherwise 4.
         categorical: names or positions of columns of numbers that are categories.
         training: fields of `nsac.training.TrainConfig` that replace the defaults.
         random_state: fixes everything that is random: a number, None or a `RandomState`.
@@ -120,10 +122,11 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
             "table", seen["x"].shape[1], target.shape[1],
             levels=tuple(len(levels) for levels in self.columns_.levels.values()), missing=bool(self.holes_["x"].any()),
         )  # fmt: skip
-        cuts = random_parts(len(rest), self.folds or (8 if n <= FEW else 4), random)
+        cuts = random_parts(len(rest), self.folds or (8 if TOO_FEW <= n <= FEW else 4), random)
         members = [(rest[train], rest[validation]) for train, validation in cuts]
         held = TensorData(**data.batch(torch.as_tensor(calibration)))
-        candidates = [{"weight_decay": decay * (1000 / len(rest)) ** 0.5} for decay in DECAYS[:: 2 if n > MANY else 1]]
+        decays = (USUAL,) if n < TOO_FEW else DECAYS[:: 2 if n > MANY else 1]
+        candidates = [{"weight_decay": decay * (1000 / len(rest)) ** 0.5} for decay in decays]
         self._learn(problem, data, held, members, int(random.randint(2**31 - 1)), candidates)
         return self
 
