@@ -73,6 +73,12 @@ def test_series_are_sorted_each_by_itself():
         read(frame.assign(t=[1, 1, 2, 1, 3]), Columns("t", "id", "y", ()))
 
 
+def test_a_few_rows_that_are_late_do_not_bend_the_step():
+    late = hourly(40, y=1.0)
+    late.loc[[7, 20], "t"] += pd.Timedelta("7min")
+    assert typical_step(read(late)) == HOUR
+
+
 def test_the_typical_step_does_not_mind_holes_or_months():
     assert typical_step(read(hourly(20, y=1.0).drop(index=[3, 4, 9, 15]))) == HOUR
     months = pd.DataFrame({"t": pd.date_range("2020-01-01", periods=48, freq="MS"), "y": np.arange(48.0)})

@@ -24,6 +24,8 @@ CYCLES = {"day": DAY, "week": 7 * DAY, "year": round(365.2425 * DAY)}
 """Nanoseconds of the cycles a calendar has."""
 SEEN, RESOLVED = 2, 4
 """A cycle counts if the record goes round that often, and if it has that many steps."""
+USUAL = 0.75
+"""If more than this share of the gaps near the median are the median, it is the step; the others are late or early."""
 APART, RARE = 0.05, 0.01
 """A record is irregular if more than the second share of its rows lie more than the first share of a step off."""
 LATELY = 4
@@ -166,13 +168,14 @@ def show_times(times: np.ndarray, stamps: Any) -> pd.Series:
 
 
 def typical_step(record: Record) -> float | int:
-    """The usual gap: the mean of those within a factor of one half of the median; so a month has 30.4 days."""
+    """The usual gap: the median, or the mean of those near it if few are just that; so a month has 30.4 days."""
     gaps = np.diff(record.times)[np.diff(record.codes) == 0].astype(np.float64)
     if not len(gaps):
         raise ValueError("`step` must be given if no series has two rows. Got None instead.")
     median = np.median(gaps)
-    mean = gaps[(gaps >= 0.5 * median) & (gaps <= 1.5 * median)].mean()
-    return max(1, round(mean)) if record.times.dtype == np.int64 else float(mean)
+    near = gaps[(gaps >= 0.5 * median) & (gaps <= 1.5 * median)]
+    step = median if (np.abs(near - median) < 1e-6 * median).mean() > USUAL else near.mean()
+    return max(1, round(step)) if record.times.dtype == np.int64 else float(step)
 
 
 @dataclass(frozen=True)
