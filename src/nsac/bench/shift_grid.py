@@ -142,7 +142,7 @@ then over seeds. 0.5 is chance. Beside the methods: distances among the inputs, 
 the descriptions `nsac` looks at, a Gaussian process (tables only) and noise.
 
 **Scenes that confirm**: other bearings, seasons and tables, written down before the model was changed for the last
-time, and run once it was settled ({confirming}).
+time, and run once it was settled ({confirming}). Seeds: {counts}.
 
 {confirmed}
 **The other scenes.** These were looked at while the code was mended, so here the numbers of `nsac` are optimistic
@@ -177,12 +177,16 @@ def score_table(records: pd.DataFrame) -> pd.DataFrame:
 def page(records: pd.DataFrame) -> str:
     """All tables, as a page of the documentation."""
     runs = records.drop_duplicates(["method", "scene", "seed"])
+    runs = runs[runs["method"].isin(list(COMPARED))]
     both = {"nsac", "nsac, likelihood"} <= set(records["method"])
     confirm = records["scene"].isin(CONFIRMING)
     return PAGE.format(
         seeds=records["seed"].nunique(),
-        runs=len(runs[runs["method"].isin(list(COMPARED))]),
+        runs=len(runs),
         confirming=", ".join(f"`{name}`" for name in CONFIRMING),
+        counts=", ".join(
+            f"`{m}` {n}" for m, n in runs[runs["scene"].isin(CONFIRMING)].groupby("method")["seed"].nunique().items()
+        ),
         confirmed=markdown(detection_table(records[confirm])) if confirm.any() else "Not run.\n",
         auroc=markdown(detection_table(records[~confirm])),
         scores=markdown(score_table(records)),
