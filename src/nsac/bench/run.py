@@ -3,7 +3,7 @@
 import contextlib
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch import Tensor
 from nsac.bench.config import RunConfig, run_config
 from nsac.bench.store import Record, commit, machine, versions
 from nsac.bench.task import Task, WindowPart, load_task
+from nsac.estimators.base import alone
 from nsac.training import TrainConfig, fit
 from nsac.uncertainty import Prediction, SplitConformal, VarianceScale
 
@@ -45,7 +46,7 @@ def run_once(config: RunConfig) -> Record:
     scaled; `coverage_90_calibrated` and `width_90_calibrated` are of split-conformal intervals, and with `_scaled` of
     the scaled distribution's.
     """
-    with _same_everywhere():
+    with alone():
         _forget_peak()
         start = time.process_time(), time.perf_counter()
         task = load_task(config.task, config.protocol, config.seed)  # pyright: ignore[reportArgumentType]
@@ -204,19 +205,6 @@ class Watch:
     def __exit__(self, *exception) -> None:
         self.cpu += time.process_time() - self._start[0]
         self.wall += time.perf_counter() - self._start[1]
-
-
-@contextlib.contextmanager
-def _same_everywhere() -> Iterator[None]:
-    """One thread, for the last digits of a sum depend on their number; and single precision, whatever was set."""
-    before = torch.get_num_threads(), torch.get_default_dtype()
-    torch.set_num_threads(1)
-    torch.set_default_dtype(torch.float32)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before[0])
-        torch.set_default_dtype(before[1])
 
 
 def _forget_peak() -> None:

@@ -4,7 +4,6 @@
 # (the type checker takes a group of a frame for a number)
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,6 +23,7 @@ from nsac.bench.shifts import (
 )
 from nsac.methods import METHODS, AbstractMethod, GaussianMLE, NSACMethod, Problem
 from nsac.training import TrainConfig, fit
+from nsac.training.disk import write_whole
 
 COMPARED: dict[str, Callable[[Problem, int], AbstractMethod]] = {
     "nsac": lambda problem, seed: NSACMethod(problem, seed),
@@ -80,10 +80,7 @@ def run_kept(folder: Path, scene: str, method: str, seed: int) -> list[dict]:
         return json.loads(path.read_text())
     torch.set_num_threads(1)
     records = run_shifts(scene, method, seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps(records))
-    os.replace(partial, path)
+    write_whole(path, json.dumps(records).encode())
     return records
 
 

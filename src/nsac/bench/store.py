@@ -15,6 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nsac.training.disk import sync_folder, write_flushed
+
 if TYPE_CHECKING:
     from pandas import DataFrame
 
@@ -116,16 +118,13 @@ class Store:
         path = self._path(record.name)
         temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
         try:
-            with open(temporary, "w", encoding="utf-8") as file:
-                file.write(json.dumps(facts, sort_keys=True, allow_nan=False) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            write_flushed(temporary, (json.dumps(facts, sort_keys=True, allow_nan=False) + "\n").encode())
             os.link(temporary, path)  # a rename would replace
         except FileExistsError:
             return False
         finally:
             temporary.unlink(missing_ok=True)
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
         return True
 
     def read(self, name: str) -> Record:
@@ -230,12 +229,3 @@ def _canonical(facts: dict[str, Any]) -> bytes:
 
 def _unusable(path: Path, problem: str) -> RecordError:
     return RecordError(f"Record {path} {problem}. Delete this file, and `nsac bench run` makes it again.")
-
-
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # not every system can flush a folder; then the link may come late
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -12,10 +12,8 @@ import json
 import logging
 import math
 import os
-import uuid
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +30,7 @@ from nsac.estimators.regressor import NSACRegressor
 from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
 from nsac.models.encoders import Batch, fill_holes
+from nsac.training.disk import write_whole
 from nsac.uncertainty.checks import check_level
 
 WITHOUT_NOISE = ("gmle", "de", "mean", "ridge")
@@ -124,21 +123,6 @@ def about(estimator: AbstractEstimator, coverage: float = 0.9, targets: list[str
         content = noise.numpy().astype("<f4").tobytes()
         facts["noise"] = {"shape": list(noise.shape), "data": base64.b64encode(content).decode()}
     return facts
-
-
-def write_whole(path: str | os.PathLike, content: bytes) -> None:
-    """Write a file under another name, flush it to the disk, rename it: it is there as a whole or not at all."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def program_bytes(program: torch.export.ExportedProgram) -> bytes:

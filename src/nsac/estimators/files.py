@@ -1,6 +1,5 @@
 """Model folders: `model.safetensors` and `config.json`, both whole or not there, and nothing in them can run."""
 
-import contextlib
 import hashlib
 import importlib
 import json
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from nsac.training.disk import sync_folder, write_flushed
 
 if TYPE_CHECKING:
     from nsac.estimators.base import AbstractEstimator
@@ -72,15 +73,12 @@ def write_model(folder: str | os.PathLike, config: dict[str, Any], tensors: dict
     try:
         temporary.mkdir()
         for name, content in ((TENSORS, weights), (CONFIG, text.encode())):
-            with open(temporary / name, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        _sync_folder(temporary)
+            write_flushed(temporary / name, content)
+        sync_folder(temporary)
         if names:
             os.rename(folder, old)
         os.replace(temporary, folder)
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
     except BaseException:
         if names and old.exists() and not folder.exists():
             os.rename(old, folder)
@@ -149,12 +147,3 @@ def _refuse(constant: str) -> None:
 
 def _unusable(folder: str | os.PathLike, problem: str) -> ModelError:
     return ModelError(f"The model in {folder} {problem}. Copy it again from where it was saved, or fit it anew.")
-
-
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # not every system can flush a folder; then the rename may come late
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

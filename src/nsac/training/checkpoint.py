@@ -1,6 +1,5 @@
 """Checkpoints: a folder with the two latest states of a run, each one safetensors file that is whole or not there."""
 
-import contextlib
 import hashlib
 import json
 import os
@@ -10,6 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from nsac.training.disk import sync_folder, write_flushed
 
 FORMAT, VERSION = "nsac-checkpoint", "1"
 KEEP = 2
@@ -44,13 +45,10 @@ def write_checkpoint(folder: Path, snapshot: Snapshot) -> Path:
     facts = json.dumps(snapshot.facts)
     about = {"format": FORMAT, "version": VERSION, "facts": facts, "sha256": _digest(facts, tensors)}
     path = folder / f"step-{snapshot.facts['step']:09d}.safetensors"
-    temporary = path.with_suffix(".tmp")
-    with open(temporary, "wb") as file:
-        file.write(save(tensors, about))
-        file.flush()
-        os.fsync(file.fileno())
+    temporary = path.with_suffix(".tmp")  # always the same, so that kills leave one behind at most
+    write_flushed(temporary, save(tensors, about))
     os.replace(temporary, path)
-    _sync_folder(folder)
+    sync_folder(folder)
     for old in _checkpoints(folder)[:-KEEP]:
         old.unlink()
     return path
@@ -107,12 +105,3 @@ def _unusable(path: Path, problem: str) -> CheckpointError:
 
 def _checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.safetensors"))
-
-
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # not every system can flush a folder; then the rename may come late
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
