@@ -50,6 +50,10 @@ class Problem:
     """windows: numbers that describe the time of the forecast"""
     time_scale: float = 1.0
     """series: about the length of an observed window"""
+    stack: str = "plain"
+    """frames: convolutions, see `nsac.models.encoders.STACKS`"""
+    size: tuple[int, int] | None = None
+    """frames: height and width, which all stacks but the plain one must know"""
     tokens: Literal["slots", "features"] = "slots"
     """tables: learned slots, or one token per feature"""
     skip: bool = False
@@ -81,7 +85,7 @@ class Problem:
         if self.kind == "windows":
             sizes = self.length, self.inputs, self.calendar
             return WindowEncoder(*sizes, self.missing, self.skip, self.amplitudes, seed=seed)
-        return FrameEncoder(self.inputs, self.length, seed=seed)
+        return FrameEncoder(self.inputs, self.length, self.stack, self.size, seed=seed)
 
 
 class AbstractMethod(nn.Module, ABC):

@@ -1,0 +1,160 @@
+"""Closed loop: a driver and a car on a track, and what is to be said about the lap."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from nsac.driving.expert import Expert
+from nsac.driving.pilot import Decision
+from nsac.driving.world import DONE, PLAIN, Colours, World
+
+LIMIT = 1200
+"""Actions of a lap at most, some three times what the expert needs."""
+LOST = 50
+"""Actions off the road in a row, 2 seconds, after which a lap is over."""
+
+
+class Driver(Protocol):
+    """Whoever decides by frames alone."""
+
+    def forget(self) -> None:
+        """A new lap begins."""
+        ...
+
+    def act(self, frame: np.ndarray) -> Decision:
+        """What to do now."""
+        ...
+
+
+class Supervisor(Protocol):
+    """Whoever may change what a driver wants."""
+
+    def forget(self) -> None:
+        """A new lap begins."""
+        ...
+
+    def allow(self, decision: Decision, speed: float, expert: np.ndarray) -> tuple[np.ndarray, str]:
+        """The action to take, and who or what decided it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Lap:
+    """What happened, action by action."""
+
+    seed: int
+    colours: Colours
+    finished: bool
+    """whether 95 % of the tiles were visited"""
+    visited: float
+    """share of the tiles"""
+    track: np.ndarray
+    """(points, 2), centreline"""
+    half_width: float
+    seconds: float
+    """of one action"""
+    positions: np.ndarray
+    """(n, 2)"""
+    distances: np.ndarray
+    """(n,), to the centreline"""
+    speeds: np.ndarray
+    actions: np.ndarray
+    """(n, 3), steering, gas and brake, as the driver wanted"""
+    expert: np.ndarray
+    """(n, 3), what the expert would have done"""
+    aleatoric: np.ndarray
+    epistemic: np.ndarray
+    """(n, 3), variances"""
+    modes: tuple[str, ...]
+    """who decided: `"drive"`, or what a supervisor did"""
+
+    def __len__(self) -> int:
+        return len(self.distances)
+
+    @property
+    def doubt(self) -> np.ndarray:
+        """(n,), total standard deviation of the steering."""
+        return np.sqrt(self.aleatoric[:, 0] + self.epistemic[:, 0])
+
+    @property
+    def on_road(self) -> int:
+        """Actions before the road was left for good; all of them if it was not."""
+        off = self.distances > self.half_width
+        if self.finished or not off.any() or not off[-1]:
+            return len(self)
+        return int(np.flatnonzero(~off)[-1]) + 1 if (~off).any() else 0
+
+    def measures(self) -> dict[str, float]:
+        """Numbers of the lap; doubts are means up to where the road was left for good."""
+        n = max(self.on_road, 1)
+        return {
+            "finished": float(self.finished),
+            "visited": self.visited,
+            "seconds": len(self) * self.seconds,
+            "distance": float(self.distances.mean()),
+            "distance_max": float(self.distances.max()),
+            "off_road": float((self.distances > self.half_width).mean()),
+            "speed": float(self.speeds.mean()),
+            "steering_error": float(np.abs(self.actions[:, 0] - self.expert[:, 0]).mean()),
+            "steering_change": float(np.abs(np.diff(self.actions[:, 0])).mean()) if len(self) > 1 else 0.0,
+            "doubt": float(self.doubt[:n].mean()),
+            "aleatoric": float(np.sqrt(self.aleatoric[:n, 0]).mean()),
+            "epistemic": float(np.sqrt(self.epistemic[:n, 0]).mean()),
+            "contrast": self.colours.contrast,
+        }
+
+
+def drive_lap(
+    world: World,
+    driver: Driver | None,
+    seed: int,
+    colours: Colours = PLAIN,
+    supervisor: Supervisor | None = None,
+    watch: Callable[[World, Decision, str], None] | None = None,
+    limit: int = LIMIT,
+) -> Lap:
+    """Drive until 95 % of the tiles are visited, the road is lost for two seconds, or the time is up.
+
+    Args:
+        world: the simulator.
+        driver: sees frames only; None for the expert, who knows the track.
+        seed: of the track.
+        colours: of the field.
+        supervisor: may change what the driver wants.
+        watch: called before each action.
+        limit: actions at most.
+    """
+    frame, rows, lost = world.start(seed, colours), [], 0
+    expert = Expert(world)
+    for each in (driver, supervisor):
+        if each is not None:
+            each.forget()
+    while world.visited < DONE and not world.over and lost < LOST and len(rows) < limit:
+        wanted = expert.act()
+        decision = Decision(wanted, np.zeros(3), np.zeros(3)) if driver is None else driver.act(frame)
+        done, mode = decision.action, "drive"
+        if supervisor is not None:
+            done, mode = supervisor.allow(decision, world.speed, wanted)
+        if watch is not None:
+            watch(world, decision, mode)
+        _, distance = world.track.project(world.position)
+        lost = lost + 1 if distance > world.track.half_width else 0
+        state = world.position, distance, world.speed
+        rows.append((*state, decision.action, wanted, decision.aleatoric, decision.epistemic, mode))
+        frame = world.step(done)
+    *columns, modes = zip(*rows, strict=True)
+    names = ("positions", "distances", "speeds", "actions", "expert", "aleatoric", "epistemic")
+    known: dict[str, Any] = {name: np.array(column) for name, column in zip(names, columns, strict=True)}
+    return Lap(
+        seed=seed,
+        colours=colours,
+        finished=world.visited >= DONE,
+        visited=world.visited,
+        track=world.track.points,
+        half_width=world.track.half_width,
+        seconds=world.seconds,
+        modes=modes,
+        **known,
+    )
