@@ -10,7 +10,7 @@ from typing import Any
 
 from nsac._checks import check_choice, check_int
 from nsac.bench.store import config_key, record_name
-from nsac.bench.task import TASKS
+from nsac.bench.task import known_tasks
 from nsac.methods import METHODS, AbstractMethod, AbstractSolved, Problem
 from nsac.models import NetworkConfig
 from nsac.training import TrainConfig
@@ -103,9 +103,7 @@ def methods_of(task: str) -> tuple[str, ...]:
 
 def protocols_of(task: str) -> list[str]:
     """What a task has of `"paper"` and `"sound"`."""
-    from nsac.bench import tasks  # noqa: F401  fills the registry
-
-    return [protocol for protocol in PROTOCOLS if (task, protocol) in TASKS]
+    return [protocol for protocol in PROTOCOLS if (task, protocol) in known_tasks()]
 
 
 def run_config(task: str, protocol: str, method: str, seed: int) -> RunConfig:

@@ -16,7 +16,8 @@ from nsac.bench.config import RunConfig, run_config
 from nsac.bench.store import Record, commit, machine, versions
 from nsac.bench.task import Task, WindowPart, load_task
 from nsac.estimators.base import alone
-from nsac.training import TrainConfig, fit
+from nsac.methods import AbstractMethod
+from nsac.training import Progress, TrainConfig, fit
 from nsac.uncertainty import Prediction, SplitConformal, VarianceScale
 
 CALIBRATED = ("nll", "crps", "ece_paper", "calibration_error", "interval_score_90", "sharpness")
@@ -39,8 +40,23 @@ def run(task: str, protocol: str, method: str, seed: int) -> Record:
     return run_once(run_config(task, protocol, method, seed))
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What is left after a run, besides its record."""
+
+    record: Record
+    method: AbstractMethod
+    task: Task
+    calibration: VarianceScale
+
+
 def run_once(config: RunConfig) -> Record:
-    """Fit on train and validation, calibrate on calibration, score on test.
+    """Fit, calibrate, score."""
+    return run_fitted(config).record
+
+
+def run_fitted(config: RunConfig, report: Callable[[Progress], None] | None = None) -> Outcome:
+    """Fit on train and validation, calibrate on calibration, score on test; the fitted method stays.
 
     Metrics are those of `Task.score`. With `_calibrated`: of the distribution whose deviations the calibration part
     scaled; `coverage_90_calibrated` and `width_90_calibrated` are of split-conformal intervals, and with `_scaled` of
@@ -51,16 +67,17 @@ def run_once(config: RunConfig) -> Record:
         start = time.process_time(), time.perf_counter()
         task = load_task(config.task, config.protocol, config.seed)  # pyright: ignore[reportArgumentType]
         method, fitting = config.build(task.problem), Watch()
+        train = TrainConfig.from_dict(config.train)
         with fitting:
-            results = fit(method, task.train, task.validation, TrainConfig.from_dict(config.train), seed=config.seed)
+            results = fit(method, task.train, task.validation, train, seed=config.seed, report=report)
         predicting = Watch()
 
         def predict(batch: dict[str, Tensor]) -> Prediction:
             with predicting:
                 return method.predict(batch, config.num_samples)
 
-        metrics, pit, bands, seconds = _evaluate(task, predict, predicting)
-        return Record(
+        metrics, pit, bands, seconds, scale = _evaluate(task, predict, predicting)
+        record = Record(
             task=config.task,
             protocol=config.protocol,
             method=config.method,
@@ -91,6 +108,7 @@ def run_once(config: RunConfig) -> Record:
             machine=machine(),
             made=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+        return Outcome(record, method, task, scale)
 
 
 def _evaluate(task: Task, predict: Predict, watch: "Watch"):
@@ -110,7 +128,7 @@ def _evaluate(task: Task, predict: Predict, watch: "Watch"):
         metrics[f"{prefix}coverage_90_calibrated"] = inside.double().mean().item()
         metrics[f"{prefix}width_90_calibrated"] = 2 * half[place].double().mean().item()
     pit = {"raw": _histogram(seen.level), "calibrated": _histogram(seen.level_calibrated)}
-    return metrics, pit, _bands(task, seen, half), seconds
+    return metrics, pit, _bands(task, seen, half), seconds, scale
 
 
 @dataclass(frozen=True)

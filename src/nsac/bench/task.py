@@ -1,5 +1,6 @@
 """A task: data, split, scaling fitted on the training part only, target, and scores in a stated unit."""
 
+import importlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -142,17 +143,28 @@ def sources_of(name: str) -> tuple[str, ...]:
     return SOURCES.get(name, (name,))
 
 
+FURTHER = ("nsac.driving.tasks",)
+"""Modules of rooms below that have tasks of their own. They are imported by name when the registry is asked for."""
+
+
+def known_tasks() -> dict[tuple[str, str], Builder]:
+    """The registry, filled."""
+    from nsac.bench import tasks  # noqa: F401  they import this module
+
+    for module in FURTHER:
+        importlib.import_module(module)
+    return TASKS
+
+
 def tasks_of(source: str) -> list[tuple[str, str]]:
     """Name and protocol of the tasks that use a data set."""
-    from nsac.bench import tasks  # noqa: F401  fills the registry; they import this module
-
+    known_tasks()
     return [(name, protocol) for name, protocol in TASKS if source in sources_of(name)]
 
 
 def load_task(name: str, protocol: Protocols = "sound", seed: int = 0) -> Task:
     """Build a task; the seed fixes splits and generated data."""
-    from nsac.bench import tasks  # noqa: F401  fills the registry; they import this module
-
+    known_tasks()
     check_choice("name", name, sorted({known for known, _ in TASKS}))
     check_choice(f"protocol of {name!r}", protocol, [p for known, p in TASKS if known == name])
     check_int("seed", seed, 0)

@@ -11,11 +11,13 @@ from rich.table import Table
 from nsac.cli import bench as grid
 from nsac.cli import model
 from nsac.cli.data import data, stop
+from nsac.cli.drive import drive
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Predictions with trustworthy uncertainty.")
 bench = typer.Typer(no_args_is_help=True, help="The evidence: tables and figures.")
 app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")
+app.add_typer(drive, name="drive")
 model.register(app)
 grid.register(bench)
 console = Console()

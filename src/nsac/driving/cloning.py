@@ -24,12 +24,12 @@ SHARES = (0.1, 0.1, 0.1)
 
 PROBLEM = Problem("frames", 1, 3, length=FRAMES, stack="racing", size=(SIZE, SIZE))
 _TEXT = (
-    "Behaviour cloning of a pure-pursuit expert in CarRacing-v3, which knows the track; {frames} grey frames of 84 x 84, "
-    "{laps} laps (recording {digest}), one every 40 ms, with short steering offsets from which the expert recovers. Four "
-    "frames tell the expert's steering (-1 to 1), gas and brake (0 to 1). Whole laps are dealt with the seed: 70 % train, "
-    "10 % choose weights, 10 % calibrate, 10 % test. Training rows come {copies} times, most of them with the field in "
-    "other shades of grey, alike for all methods; the weights are chosen on rows of both kinds. Scores are of frames as "
-    "recorded, over the three actions."
+    "Behaviour cloning of a pure-pursuit expert in CarRacing-v3, which knows the track: {frames} grey frames of "
+    "84 x 84, {laps} laps (recording {digest}), one every 40 ms, with short steering offsets from which the expert "
+    "recovers. Four frames tell the expert's steering (-1 to 1), gas and brake (0 to 1). Whole laps are dealt with the "
+    "seed: 70 % train, 10 % choose weights, 10 % calibrate, 10 % test. Training rows come {copies} times, most of them "
+    "with the field in other shades of grey, alike for all methods; weights are chosen on rows of both kinds. Scores "
+    "are of frames as recorded, over the three actions."
 )
 
 
@@ -83,7 +83,9 @@ class Sequences:
         seed: fixes the shades.
     """
 
-    def __init__(self, recording: Recording, rows: Tensor, shift: Tensor, scale: Tensor, copies: int = 1, seed: int = 0):
+    def __init__(
+        self, recording: Recording, rows: Tensor, shift: Tensor, scale: Tensor, copies: int = 1, seed: int = 0
+    ):
         self.recording, self.rows, self.shift, self.scale, self.copies = recording, rows, shift, scale, copies
         total = copies * len(rows)
         self._shades = random_shades(total, seed)
@@ -124,7 +126,8 @@ def clone_task(recording: Recording, seed: int) -> Task:
     text = _TEXT.format(
         frames=len(recording), laps=len(recording.laps.unique()), digest=recording.digest, copies=COPIES
     )
-    return Task("carracing", "sound", seed, text, "steering, gas and brake", PROBLEM, **data, naive=("mean",))
+    rows = data["train"], data["validation"], data["calibration"], data["test"]
+    return Task("carracing", "sound", seed, text, "steering, gas and brake", PROBLEM, *rows, naive=("mean",))
 
 
 def split_laps(laps: Tensor, seed: int) -> dict[str, Tensor]:

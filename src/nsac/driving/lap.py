@@ -1,7 +1,7 @@
 """Closed loop: a driver and a car on a track, and what is to be said about the lap."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -85,6 +85,10 @@ class Lap:
         if self.finished or not off.any() or not off[-1]:
             return len(self)
         return int(np.flatnonzero(~off)[-1]) + 1 if (~off).any() else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in asdict(self).items()}
 
     def measures(self) -> dict[str, float]:
         """Numbers of the lap; doubts are means up to where the road was left for good."""

@@ -1,6 +1,7 @@
 """CarRacing as we use it: grey frames, two steps of physics per action, the track's geometry, and other colours."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class World:
         try:
             from nsac.driving.racing import Racing, car_racing
 
-            self._env = Racing()
+            self._env: Any = Racing()
         except Exception as err:  # gymnasium raises its own where Box2D is missing
             raise SimulatorMissing(err) from None
         self._half_width = float(car_racing.TRACK_WIDTH)

@@ -1,4 +1,4 @@
-"""Naive forecasts of series: the last value, or the value one season ago, with the errors they made in training."""
+"""Naive predictions with the errors they made in training: the last value, the value one season ago, nothing."""
 
 import torch
 from torch import Tensor
@@ -45,3 +45,13 @@ class Persistence(_Repeat):
 @method("seasonal")
 class Seasonal(_Repeat):
     """The value one season before; the data says it in the key `seasonal`, in the unit of y."""
+
+
+@method("zero")
+class Zero(_Repeat):
+    """Nothing happens: 0 in the unit of y, which is what a wheel mostly does."""
+
+    kinds = ("frames",)
+
+    def _value(self, batch: Batch) -> Tensor:
+        return batch["x"].new_zeros(len(batch["x"]), self.problem.outputs)

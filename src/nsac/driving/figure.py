@@ -1,0 +1,115 @@
+"""Pictures of drives: where pilots look, and the closed loop as a whole."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from nsac.driving.lap import Lap, drive_lap
+from nsac.driving.pilot import Pilot
+from nsac.driving.records import DriveRecord
+from nsac.driving.saliency import grad_cam
+from nsac.driving.world import World
+from nsac.uncertainty.style import STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHOWN = 0.6
+"""How strongly a map of saliency covers its frame."""
+
+
+def moments_of(world: World, track: int, at: Sequence[int]) -> list[list[np.ndarray]]:
+    """The frames of the expert's lap up to each moment, so that all pilots are asked about the same ones."""
+    frames: list[np.ndarray] = []
+    drive_lap(world, None, track, watch=lambda w, _, __: frames.append(w.frame), limit=max(at) + 1)
+    return [frames[max(0, min(i, len(frames) - 1) - 3) : min(i, len(frames) - 1) + 1] for i in at]
+
+
+def look(pilot: Pilot, frames: Sequence[np.ndarray]) -> np.ndarray:
+    """Grad-CAM of the steering after some frames."""
+    pilot.forget()
+    for frame in frames:
+        x = pilot.sees(frame)
+    return grad_cam(pilot.method, x, 0, pilot.config.num_samples)[0]
+
+
+def saliency_figure(pilots: Sequence[Pilot], world: World, track: int, at: Sequence[int]) -> "Figure":
+    """A row per pilot, a column per moment; bright is what the steering hangs on."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        seen = moments_of(world, track, at)
+        figure = Figure(figsize=(2 * len(at), 2.1 * len(pilots) + 0.2), layout="constrained")
+        axes = figure.subplots(len(pilots), len(at), squeeze=False)
+        for pilot, line in zip(pilots, axes, strict=True):
+            for frames, moment, ax in zip(seen, at, line, strict=True):
+                _overlay(ax, frames[-1], look(pilot, frames))
+                ax.set_title(f"{pilot.name}, action {moment}", fontsize=8)
+    return figure
+
+
+def closed_loop_figure(
+    pilots: Sequence[Pilot], world: World, track: int, records: Sequence[DriveRecord] = ()
+) -> "Figure":
+    """Five panels: the track, distances from its centreline, steering, saliency, and success in other colours."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    laps = {pilot.name: drive_lap(world, pilot, track) for pilot in pilots}
+    expert = drive_lap(world, None, track)
+    bends = np.argsort(-np.abs(expert.actions[20:, 0]))[:1] + 20
+    with rc_context(STYLE):
+        figure = Figure(figsize=(12, 8), layout="constrained")
+        top, bottom = figure.subfigures(2, 1)  # pyright: ignore[reportGeneralTypeIssues]
+        above = top.subplots(1, 3, width_ratios=(1, 1.3, 1.3))
+        _map(above[0], expert, laps)
+        for ax, column, text in (
+            (above[1], "distances", "distance from the centreline"),
+            (above[2], "actions", "steering"),
+        ):
+            for name, lap in {"expert": expert, **laps}.items():
+                values = getattr(lap, column)
+                share = np.linspace(0, lap.visited, len(lap))
+                ax.plot(share, values if values.ndim == 1 else values[:, 0], label=name, linewidth=0.8)
+            ax.set_xlabel("share of the lap")
+            ax.set_title(text)
+        above[1].legend(fontsize=7)
+        below = bottom.subplots(1, len(pilots) + 1)
+        (frames,) = moments_of(world, track, [int(bends[0])])
+        for ax, pilot in zip(below, pilots, strict=False):
+            _overlay(ax, frames[-1], look(pilot, frames))
+            ax.set_title(pilot.name)
+        _bars(below[-1], records)
+    return figure
+
+
+def _map(ax, expert: Lap, laps: dict[str, Lap]) -> None:
+    ax.plot(*np.append(expert.track, expert.track[:1], 0).T, color="0.8", linewidth=4)
+    for name, lap in laps.items():
+        ax.plot(*lap.positions.T, linewidth=0.8, label=name)
+    ax.plot(*expert.positions[0], "k^", markersize=5)
+    ax.set_aspect("equal")
+    ax.axis("off")
+    ax.set_title("track")
+
+
+def _overlay(ax, frame: np.ndarray, heat: np.ndarray) -> None:
+    ax.imshow(frame, cmap="gray", vmin=0, vmax=255)
+    ax.imshow(heat, cmap="inferno", alpha=SHOWN * heat, vmin=0, vmax=1)
+    ax.axis("off")
+
+
+def _bars(ax, records: Sequence[DriveRecord]) -> None:
+    rates: dict[str, list[float]] = {}
+    for record in records:
+        if record.measures.get("noise_success") is not None:
+            rates.setdefault(record.method, []).append(record.measures["noise_success"])  # type: ignore[arg-type]
+    means = [float(np.mean(rate)) for rate in rates.values()]
+    spread = [float(torch.tensor(rate).std()) if len(rate) > 1 else 0.0 for rate in rates.values()]
+    ax.bar(list(rates), means, yerr=spread, color="0.6", capsize=3)
+    ax.set_ylim(0, 1.05)
+    ax.tick_params(axis="x", rotation=60)
+    ax.set_title("success in other colours")
