@@ -77,13 +77,20 @@ def _write_gif(path: Path, pictures: list[np.ndarray], seconds: float) -> None:
 
 def _write_mp4(path: Path, pictures: list[np.ndarray], seconds: float) -> None:
     try:
-        import imageio.v2 as imageio
+        from imageio_ffmpeg import get_ffmpeg_exe, write_frames
 
-        writer = imageio.get_writer(path, format="FFMPEG", mode="I", fps=1 / seconds, macro_block_size=8)
-    except Exception as err:  # without ffmpeg imageio raises different things in different versions
+        get_ffmpeg_exe()
+    except (ImportError, RuntimeError) as err:
         raise CodecMissing(
-            f"An MP4 needs imageio with ffmpeg ({err}). Install it: `pip install 'nsac[drive]'`, or write a .gif."
+            f"An MP4 needs ffmpeg ({err}). Install it: `pip install 'nsac[drive]'`, or write a .gif."
         ) from None
-    with writer:
+    height, width, _ = pictures[0].shape
+    writer = write_frames(str(path), (width, height), fps=1 / seconds, macro_block_size=8, ffmpeg_log_level="error")
+    try:
+        writer.send(None)
         for each in pictures:
-            writer.append_data(each)
+            writer.send(np.ascontiguousarray(each))
+    except OSError as err:  # what ffmpeg wrote before it ended
+        raise CodecMissing(f"ffmpeg could not write {path} ({err}). Write a .gif instead.") from None
+    finally:
+        writer.close()

@@ -4,6 +4,7 @@ import base64
 import binascii
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from threading import Thread
 from typing import Any
 
 from nsac.driving import protocol
@@ -124,7 +125,7 @@ def serve(
         except DrivingError as err:
             failed.append(err)
         finally:
-            server.shutdown()
+            Thread(target=server.shutdown).start()  # it waits for this very handler to end
 
     try:
         server = listen(handle, host, port, max_size=protocol.LARGEST, compression=None)

@@ -18,6 +18,11 @@ class Racing(car_racing.CarRacing):
 
     blind = False
 
+    def reset(self, **arguments):
+        """A new track, seen."""
+        self.blind = False
+        return super().reset(**arguments)
+
     def _render(self, mode: str):
         return self.state if self.blind else super()._render(mode)
 

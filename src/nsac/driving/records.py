@@ -90,7 +90,7 @@ def read_record(path: str | os.PathLike) -> DriveRecord:
             raise ValueError("it has another format or version")
         if set(facts) != {field.name for field in fields(DriveRecord)}:
             raise ValueError("it does not have the fields of a record")
-    except (OSError, ValueError, KeyError, AttributeError, RecursionError) as err:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
         raise RecordError(
             f"Record {path} cannot be used: {err}. Delete it, and the same command makes it again."
         ) from None

@@ -70,7 +70,6 @@ class World:
         env.road_color, env.bg_color, env.grass_color = (
             np.array(colour) for colour in (colours.road, colours.background, colours.grass)
         )
-        env.blind = False
         env.reset(seed=seed)
         self.track = Track(np.array([point[2:4] for point in env.track]), self._half_width)
         self.over = False

@@ -1,0 +1,102 @@
+import json
+import sys
+
+import numpy as np
+import pytest
+from roads import made_lap, single, untrained  # noqa: F401
+
+from nsac.driving.errors import CodecMissing
+from nsac.driving.film import BAR, ZOOM, Film, picture
+from nsac.driving.lap import LOST, drive_lap
+from nsac.driving.pilot import Decision
+from nsac.driving.world import World
+
+
+class Straight:
+    """Full gas, whatever there is to see."""
+
+    def forget(self):
+        self.frames = []
+
+    def act(self, frame):
+        self.frames.append(frame)
+        return Decision(np.array([0.0, 1.0, 0.0]), np.array([0.01, 0, 0]), np.array([0.03, 0, 0]))
+
+
+@pytest.fixture(scope="module")
+def world():
+    pytest.importorskip("Box2D", reason="CarRacing needs the extra `drive`")
+    made = World()
+    yield made
+    made.close()
+
+
+def test_who_never_steers_leaves_the_road_and_the_lap_ends(world):
+    driver, film = Straight(), Film(every=10)
+    lap = drive_lap(world, driver, 0, watch=film)
+    assert not lap.finished and lap.on_road < len(lap) == len(driver.frames)
+    assert (lap.distances[lap.on_road :] > lap.half_width).all() and len(lap) - lap.on_road == LOST
+    assert lap.measures()["doubt"] == pytest.approx(0.2) and lap.measures()["steering_error"] > 0
+    assert len(film.pictures) == -(-len(lap) // 10)
+    assert json.loads(json.dumps(lap.to_dict()))["seed"] == 0
+
+
+def test_a_lap_can_be_driven_again_to_the_bit(world):
+    one, two = (drive_lap(world, untrained("nsac"), 3, limit=15) for _ in range(2))
+    np.testing.assert_array_equal(one.positions, two.positions)
+    np.testing.assert_array_equal(one.doubt, two.doubt)
+    assert len(one) == 15
+
+
+@pytest.mark.slow
+def test_the_expert_finishes_its_own_lap(world):
+    lap = drive_lap(world, None, 1001)
+    assert lap.finished and lap.visited >= 0.95 and lap.measures()["steering_error"] == 0
+
+
+def test_doubt_after_the_road_was_left_for_good_does_not_count():
+    doubt = np.r_[np.full(60, 0.1), np.full(40, 0.9)]
+    distances = np.r_[np.ones(20), np.full(10, 9.0), np.ones(30), np.full(40, 9.0)]
+    assert made_lap(doubt, False, distances).measures()["doubt"] == pytest.approx(0.1)
+    assert made_lap(doubt, True, distances).on_road == 100  # it came back
+    assert made_lap(doubt, False, np.full(100, 9.0)).on_road == 0
+
+
+def film(pictures=6):
+    made = Film()
+    made.pictures = [np.full((96 * ZOOM, 96 * ZOOM + BAR, 3), 10 * i, np.uint8) for i in range(pictures)]
+    return made
+
+
+def test_a_film_is_written_as_gif(tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="films need the extra `drive`")
+    film().save(tmp_path / "deep/lap.gif")
+    with image.open(tmp_path / "deep/lap.gif") as shown:
+        assert shown.n_frames == 6 and shown.size == (96 * ZOOM + BAR, 96 * ZOOM)
+
+
+def test_a_film_is_written_as_mp4(tmp_path):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="films need the extra `drive`")
+    film().save(tmp_path / "lap.mp4")
+    frames, seconds = ffmpeg.count_frames_and_secs(str(tmp_path / "lap.mp4"))
+    assert frames == 6 and seconds == pytest.approx(6 * 0.08, abs=0.05)
+
+
+@pytest.mark.parametrize("ending, module", [("gif", "PIL"), ("mp4", "imageio_ffmpeg")])
+def test_a_missing_codec_is_named(ending, module, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(CodecMissing, match=r"pip install 'nsac\[drive\]'"):
+        film().save(tmp_path / f"lap.{ending}")
+    with pytest.raises(ValueError, match=".avi"):
+        film().save(tmp_path / "lap.avi")
+
+
+def test_the_bar_is_as_high_as_the_doubt():
+    sure, unsure = (
+        picture(np.zeros((96, 96, 3), np.uint8), Decision(np.zeros(3), np.full(3, v), np.full(3, v)), "drive", 0.1)
+        for v in (0.0001, 0.02)
+    )
+    dark = [(shown[:, -1] == 30).all(-1).sum() for shown in (sure, unsure)]
+    assert sure.shape == (96 * ZOOM, 96 * ZOOM + BAR, 3) and dark[0] > dark[1]
+    handed = picture(np.zeros((96, 96, 3), np.uint8), Decision(*np.zeros((3, 3))), "hand over", None)
+    assert (handed[0, 0] == (220, 50, 50)).all()

@@ -1,0 +1,86 @@
+import json
+
+import numpy as np
+import pytest
+from roads import NEURAL, single, untrained  # noqa: F401
+
+import nsac
+from nsac.driving.cloning import PROBLEM
+from nsac.driving.errors import DrivingError
+from nsac.driving.pilot import load_pilot
+from nsac.driving.saliency import grad_cam
+from nsac.estimators.files import ModelError
+from nsac.methods import METHODS
+
+FRAMES = np.random.default_rng(0).integers(0, 256, (6, 84, 84), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("method", NEURAL)
+def test_a_saved_pilot_decides_the_same_to_the_bit(method, tmp_path):
+    pilot = untrained(method)
+    pilot.save(tmp_path / "pilot")
+    again = load_pilot(tmp_path / "pilot", "carracing")
+    for frame in FRAMES:
+        one, two = pilot.act(frame), again.act(frame)
+        np.testing.assert_array_equal(one.action, two.action)
+        assert one.doubt == two.doubt > 0 and one.action.shape == (3,)
+
+
+def test_a_pilot_remembers_four_frames_and_forgets_them():
+    pilot = untrained("gmle")
+    first = pilot.act(FRAMES[0])
+    later = [pilot.act(frame).action for frame in (*FRAMES[1:5], FRAMES[0])][-1]
+    pilot.forget()
+    np.testing.assert_array_equal(pilot.act(FRAMES[0]).action, first.action)
+    assert not np.array_equal(later, first.action)
+
+
+def test_calibration_scales_deviations_and_nothing_else():
+    pilot = untrained("nsac")
+    before = pilot.act(FRAMES[0])
+    pilot.calibration = pilot.calibration * 2
+    pilot.forget()
+    after = pilot.act(FRAMES[0])
+    np.testing.assert_allclose(after.action, before.action, rtol=1e-5, atol=1e-6)
+    assert after.doubt == pytest.approx(2 * before.doubt, rel=1e-3)
+
+
+def test_what_is_no_pilot_is_refused(tmp_path):
+    untrained("gmle", "udacity").save(tmp_path / "pilot")
+    with pytest.raises(DrivingError, match="learnt udacity, not carracing"):
+        load_pilot(tmp_path / "pilot", "carracing")
+    with pytest.raises(ModelError, match="holds a 'Pilot'"):
+        nsac.load(tmp_path / "pilot")
+    weights = tmp_path / "pilot" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(ModelError, match="damaged"):
+        load_pilot(tmp_path / "pilot")
+
+
+def test_a_size_that_no_machine_has_is_refused(tmp_path, monkeypatch):
+    pilot = untrained("gmle")
+    problem = json.loads(json.dumps(pilot.method.problem.__dict__, default=lambda value: value.__dict__))
+    monkeypatch.setattr("nsac.driving.pilot.asdict", lambda _: problem | {"outputs": 10**9})
+    pilot.save(tmp_path / "pilot")
+    monkeypatch.undo()
+    with pytest.raises(ModelError, match="a size is not between"):
+        load_pilot(tmp_path / "pilot")
+
+
+@pytest.mark.parametrize("method", NEURAL)
+def test_every_method_shows_where_it_looks(method):
+    pytest.importorskip("captum", reason="saliency needs the extra `drive`")
+    pilot = untrained(method)
+    for frame in FRAMES[:4]:
+        x = pilot.sees(frame)
+    maps = grad_cam(pilot.method, x.expand(2, -1, -1, -1, -1), num_samples=3)
+    assert maps.shape == (2, 84, 84) and maps.min() >= 0 and maps.max() == pytest.approx(1)
+    np.testing.assert_allclose(maps[0], maps[1])
+    encoder = next(part for part in pilot.method.modules() if hasattr(part, "conv"))
+    assert min(encoder.conv(x.flatten(0, 1)).shape[-2:]) >= 20
+
+
+def test_a_method_without_convolutions_has_no_saliency():
+    pytest.importorskip("captum", reason="saliency needs the extra `drive`")
+    with pytest.raises(DrivingError, match="'mean' has none"):
+        grad_cam(METHODS["mean"](PROBLEM), untrained("gmle").sees(FRAMES[0]))
