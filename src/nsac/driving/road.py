@@ -33,8 +33,8 @@ _TEXT = (
     "Steering of the Udacity simulator by its centre camera, 5111 frames round the lake in 532 s: cut, shrunk to "
     "66 x 200 and turned to YUV; -1 to 1, where 1 is 25 degrees to the right. 70 % of the angles are exactly 0. Blocks "
     f"of {BLOCK} neighbouring frames, without the {GUARD} at both ends, are dealt with the seed: 60 % train, 10 % "
-    f"choose weights, 10 % calibrate, 20 % test. Training rows come {COPIES} times, flipped, moved, brightened and shaded, "
-    "alike for all methods."
+    f"choose weights, 10 % calibrate, 20 % test. Training rows come {COPIES} times, flipped, moved, brightened and "
+    "shaded, alike for all methods."
 )
 
 
