@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from nsac.bench import config as numbers
 from nsac.cli.main import app
-from nsac.driving import records
+from nsac.driving import records, tasks
 from roads import made_recording, single, untrained  # noqa: F401
 
 
@@ -36,6 +36,7 @@ def test_a_recording_is_made_and_told(tmp_path, simulator):
 
 def test_a_pilot_is_trained_kept_and_not_trained_again(tmp_path, monkeypatch):
     monkeypatch.setattr("nsac.driving.recording.load_recording", lambda: made_recording(laps=5, each=20))
+    monkeypatch.setitem(tasks.RECORDED, "carracing", 100)
     short = numbers.run_config("carracing", "sound", "gmle", 0).to_dict()
     short["train"] |= {"epochs": 1, "max_steps": 2, "batch_size": 8}
     monkeypatch.setattr("nsac.driving.school.run_config", lambda *_: numbers.RunConfig(**short))
@@ -94,6 +95,7 @@ def test_a_missing_simulator_is_said_in_one_line(monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_from_the_expert_to_a_pilot_that_drives(tmp_path, monkeypatch, simulator):
     monkeypatch.setenv("NSAC_RECORDING", str(tmp_path / "rec"))
+    monkeypatch.setitem(tasks.RECORDED, "carracing", 3000)
     call("record", "--frames", 3000)
     call("train", "carracing", "--out", tmp_path / "pilot", "--results", tmp_path / "bench")
     told = json.loads(call("lap", tmp_path / "pilot", "--track", 900, "--json"))

@@ -1,6 +1,5 @@
 import pytest
 import torch
-from roads import made_recording, single  # noqa: F401
 
 from nsac.bench.task import load_task
 from nsac.driving import cloning
@@ -16,6 +15,7 @@ from nsac.driving.cloning import (
 )
 from nsac.driving.errors import RecordingError
 from nsac.driving.world import FIELD, PLAIN, World, random_colours
+from roads import made_recording, single  # noqa: F401
 
 
 def sequences(copies=1):
@@ -97,3 +97,9 @@ def test_the_benchmark_knows_the_task_and_says_what_it_lacks(tmp_path, monkeypat
     monkeypatch.setenv("NSAC_RECORDING", str(tmp_path))
     with pytest.raises(RecordingError, match="nsac drive record"):
         load_task("carracing")
+
+
+def test_a_recording_of_another_length_is_refused(monkeypatch):
+    monkeypatch.setattr("nsac.driving.recording.load_recording", made_recording)
+    with pytest.raises(RecordingError, match="holds 40 frames.* 'carracing-48102' is learnt from 48102"):
+        load_task("carracing-48102")

@@ -85,8 +85,26 @@ def test_series_are_seen_from_their_first_observation(generator):
 
 
 def test_frames_become_places(generator):
-    encoder = FrameEncoder(channels=3, frames=2, grid=3)
-    assert encoder({"x": torch.randn(5, 2, 3, 48, 48, generator=generator)}).tokens.shape == (5, 18, 64)
+    encoder = FrameEncoder(channels=3, frames=2)
+    assert encoder({"x": torch.randn(5, 2, 3, 48, 48, generator=generator)}).tokens.shape == (5, 32, 64)
+
+
+@pytest.mark.parametrize(
+    ("stack", "size", "channels", "last", "tokens"),
+    [("racing", (84, 84), 1, (32, 20, 20), 16), ("pilot", (66, 200), 3, (64, 1, 18), 18)],
+)
+def test_a_stack_has_the_maps_and_tokens_it_should_have(stack, size, channels, last, tokens, generator):
+    encoder = FrameEncoder(channels, 2, stack, size)
+    x = torch.randn(3, 2, channels, *size, generator=generator)
+    assert encoder.conv(x[:, 0]).shape == (3, *last)
+    seen = encoder({"x": x})
+    assert seen.tokens.shape == (3, 2 * tokens, 64) and seen.query.shape == (3, 1, 64)
+    with pytest.raises(ValueError, match="`x` must have shape"):
+        encoder({"x": x[..., 1:]})
+    with pytest.raises(ValueError, match="`size` must be given"):
+        FrameEncoder(channels, 2, stack)
+    with pytest.raises(ValueError, match="nothing is left"):
+        FrameEncoder(channels, 2, stack, (20, 20))
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def record(
 
 @drive.command()
 def train(
-    task: Annotated[str, typer.Argument(help="carracing or udacity.")],
+    task: Annotated[str, typer.Argument(help="carracing, carracing-48102 (of a larger recording) or udacity.")],
     out: Annotated[Path, typer.Option(help="Folder to write the pilot to.", show_default=False)],
     method: Annotated[str, typer.Option(help="nsac, gmle, mcd, de, der or sdenet.")] = "nsac",
     seed: Annotated[int, typer.Option(min=0, help="Of split, weights and noise.")] = 0,
@@ -60,7 +60,7 @@ def train(
     from nsac.driving.school import train_pilot
     from nsac.training import ProgressBar
 
-    if task not in SHOWN:
+    if task.partition("-")[0] not in SHOWN:
         stop(f"`task` must be one of {', '.join(SHOWN)}. Got {task!r} instead.")
     with _one_line(), ProgressBar(errors) as report:
         _, made = train_pilot(task, method, seed, out, results, report)
@@ -200,9 +200,9 @@ def table(results: Results = RESULTS, as_json: AsJson = False) -> None:
         return
     for task in dict.fromkeys(row["task"] for row in rows):
         some = {(row["method"], row["metric"]): row for row in rows if row["task"] == task}
-        shown = Table("method", "n", *SHOWN[task], title=task)
+        shown = Table("method", "n", *SHOWN[task.partition("-")[0]], title=task)
         for method in dict.fromkeys(method for method, _ in some):
-            cells = [_cell(some.get((method, name))) for name in SHOWN[task]]
+            cells = [_cell(some.get((method, name))) for name in SHOWN[task.partition("-")[0]]]
             shown.add_row(method, str(max(row["n"] for (m, _), row in some.items() if m == method)), *cells)
         console.print(shown)
 

@@ -113,21 +113,21 @@ class Sequences:
         return self.shift, self.scale
 
 
-def clone_task(recording: Recording, seed: int) -> Task:
+def clone_task(recording: Recording, seed: int, name: str = "carracing") -> Task:
     """The task of cloning the expert, split by laps."""
     parts = split_laps(recording.laps, seed)
     actions = recording.actions[parts["train"]]
     shift, scale = actions.mean(0), actions.std(0).clamp(min=1e-3)
     copies = {"train": COPIES, "validation": 2}
     data = {
-        name: Sequences(recording, rows, shift, scale, copies.get(name, 1), 10 * seed + i)
-        for i, (name, rows) in enumerate(parts.items())
+        part: Sequences(recording, rows, shift, scale, copies.get(part, 1), 10 * seed + i)
+        for i, (part, rows) in enumerate(parts.items())
     }
     text = _TEXT.format(
         frames=len(recording), laps=len(recording.laps.unique()), digest=recording.digest, copies=COPIES
     )
     rows = data["train"], data["validation"], data["calibration"], data["test"]
-    return Task("carracing", "sound", seed, text, "steering, gas and brake", PROBLEM, *rows, naive=("mean",))
+    return Task(name, "sound", seed, text, "steering, gas and brake", PROBLEM, *rows, naive=("mean",))
 
 
 def split_laps(laps: Tensor, seed: int) -> dict[str, Tensor]:

@@ -85,7 +85,9 @@ def _write_mp4(path: Path, pictures: list[np.ndarray], seconds: float) -> None:
             f"An MP4 needs ffmpeg ({err}). Install it: `pip install 'nsac[drive]'`, or write a .gif."
         ) from None
     height, width, _ = pictures[0].shape
-    writer = write_frames(str(path), (width, height), fps=1 / seconds, macro_block_size=8, ffmpeg_log_level="error")
+    writer = write_frames(
+        str(path), (width, height), fps=round(1 / seconds), macro_block_size=8, ffmpeg_log_level="error"
+    )
     try:
         writer.send(None)
         for each in pictures:

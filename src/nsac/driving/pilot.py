@@ -54,7 +54,7 @@ class Pilot:
     def __init__(self, method: AbstractMethod, shift: Tensor, scale: Tensor, config: RunConfig, calibration: Tensor):
         self.method, self.shift, self.scale, self.config = method.eval(), shift, scale, config
         self.calibration = calibration
-        self.task = config.task
+        self.task = config.task.partition("-")[0]  # the name of a larger recording does not matter
         self._frames: deque[np.ndarray] = deque(maxlen=method.problem.length)
 
     @classmethod

@@ -1,15 +1,29 @@
 """The driving tasks of the benchmark; what they need is read when one is built."""
 
 from nsac.bench.task import Task, task
+from nsac.driving.errors import RecordingError
+
+RECORDED = {"carracing": 12_000, "carracing-48102": 48_102}
+"""Frames of the recording each task is learnt from; the larger one is the paper's number."""
 
 
-@task("carracing", "sound")
-def carracing(seed: int) -> Task:
-    """Cloning the expert from the recording in `recordings_folder()`."""
+def build(name: str, seed: int) -> Task:
+    """Cloning the expert from the recording in `recordings_folder()`, which must have the task's number of frames."""
+    from nsac.driving import recording
     from nsac.driving.cloning import clone_task
-    from nsac.driving.recording import load_recording
 
-    return clone_task(load_recording(), seed)
+    found, frames = recording.load_recording(), RECORDED[name]
+    if found.config != recording.RecordConfig(frames):
+        raise RecordingError(
+            f"{recording.recordings_folder()} holds {len(found)} frames, recorded with {found.config}; task {name!r} is "
+            f"learnt from {frames}, recorded as usual. Name another folder in NSAC_RECORDING, or make one: "
+            f"`nsac drive record --frames {frames}`."
+        )
+    return clone_task(found, seed, name)
+
+
+for _name in RECORDED:
+    task(_name, "sound")(lambda seed, name=_name: build(name, seed))
 
 
 @task("udacity", "sound")
