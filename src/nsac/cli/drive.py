@@ -32,7 +32,7 @@ Results = Annotated[Path, typer.Option("--results", help="Folder of the records;
 
 @drive.command()
 def record(
-    frames: Annotated[int, typer.Option(min=1, help="How many; the paper has 48102.")] = 12_000,
+    frames: Annotated[int, typer.Option(min=1, help="How many; the paper has 48102.")] = 30_000,
     out: Annotated[Path | None, typer.Option(help="Folder; by default NSAC_RECORDING, or in the cache.")] = None,
     as_json: AsJson = False,
 ) -> None:

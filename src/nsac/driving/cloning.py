@@ -11,7 +11,7 @@ from nsac.methods import Problem
 
 FRAMES = 4
 """Of a sequence."""
-COPIES = 5
+COPIES = 2
 """Of every training row, each in its own shades; one epoch goes through all of them."""
 PLAIN_SHARE = 0.3
 """Of the copies that stay as they were recorded."""

@@ -33,7 +33,7 @@ KINDS = {"frames": torch.uint8, "actions": torch.float32, "laps": torch.int32, "
 class RecordConfig:
     """The numbers of a recording."""
 
-    frames: int = 12_000
+    frames: int = 30_000
     """in all; the last lap is cut"""
     first_seed: int = 0
     """of the first track; laps take the seeds after it"""

@@ -3,7 +3,7 @@
 from nsac.bench.task import Task, task
 from nsac.driving.errors import RecordingError
 
-RECORDED = {"carracing": 12_000, "carracing-48102": 48_102}
+RECORDED = {"carracing": 30_000, "carracing-48102": 48_102}
 """Frames of the recording each task is learnt from; the larger one is the paper's number."""
 
 
@@ -15,8 +15,8 @@ def build(name: str, seed: int) -> Task:
     found, frames = recording.load_recording(), RECORDED[name]
     if found.config != recording.RecordConfig(frames):
         raise RecordingError(
-            f"{recording.recordings_folder()} holds {len(found)} frames, recorded with {found.config}; task {name!r} is "
-            f"learnt from {frames}, recorded as usual. Name another folder in NSAC_RECORDING, or make one: "
+            f"{recording.recordings_folder()} holds {len(found)} frames, recorded with {found.config}; task {name!r} "
+            f"is learnt from {frames}, recorded as usual. Name another folder in NSAC_RECORDING, or make one: "
             f"`nsac drive record --frames {frames}`."
         )
     return clone_task(found, seed, name)
