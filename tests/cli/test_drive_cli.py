@@ -78,11 +78,12 @@ def test_records_are_tabled(tmp_path):
     [
         (("lap", "nowhere"), "must be a folder that `save` wrote"),
         (("test", "nowhere"), "must be a folder that `save` wrote"),
+        (("test", "{pilot}", "--reactions", "pray"), "reaction"),
         (("udacity", "nowhere"), "must be a folder that `save` wrote"),
     ],
 )
-def test_what_is_missing_is_said_in_one_line(arguments, told):
-    out = call(*arguments, code=2)
+def test_what_is_wrong_is_said_in_one_line(arguments, told, pilot):
+    out = call(*(str(word).format(pilot=pilot) for word in arguments), code=2)
     assert out.startswith("Error: ") and told in out and out.count("\n") == 1
 
 
@@ -104,4 +105,6 @@ def test_from_the_expert_to_a_pilot_that_drives(tmp_path, monkeypatch, simulator
         call("test", tmp_path / "pilot", "--tracks", 1, "--trials", 1, "--results", tmp_path / "r", "--json")
     )
     again = call("test", tmp_path / "pilot", "--tracks", 1, "--trials", 1, "--results", tmp_path / "r", "--json")
+    call("figure", tmp_path / "pilot", "--results", tmp_path / "r", "--out", tmp_path / "loop.png")
+    assert (tmp_path / "loop.png").stat().st_size > 10_000
     assert json.loads(again) == measured and {"success", "noise_success", "threshold"} <= set(measured)

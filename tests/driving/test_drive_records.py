@@ -1,10 +1,10 @@
 import json
 
 import pytest
-from roads import single, untrained  # noqa: F401
 
 from nsac.bench.store import RecordError
 from nsac.driving.records import make_record, read_record, read_records, record_file, table_rows, write_record
+from roads import single, untrained  # noqa: F401
 
 
 def made(method="nsac", seed=0, success=1.0):

@@ -3,13 +3,13 @@ import sys
 
 import numpy as np
 import pytest
-from roads import made_lap, single, untrained  # noqa: F401
 
 from nsac.driving.errors import CodecMissing
 from nsac.driving.film import BAR, ZOOM, Film, picture
 from nsac.driving.lap import LOST, drive_lap
 from nsac.driving.pilot import Decision
 from nsac.driving.world import World
+from roads import made_lap, single, untrained  # noqa: F401
 
 
 class Straight:

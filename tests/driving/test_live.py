@@ -5,11 +5,11 @@ import json
 import threading
 
 import pytest
-from roads import jpeg, single, untrained  # noqa: F401
 
 from nsac.driving import protocol
 from nsac.driving.errors import DrivingError
 from nsac.driving.live import BLIND, RoadDriver, serve
+from roads import jpeg, single, untrained  # noqa: F401
 
 ADDRESS = "ws://127.0.0.1:{}/socket.io/?EIO=4&transport=websocket"
 

@@ -2,7 +2,6 @@ import json
 
 import numpy as np
 import pytest
-from roads import NEURAL, single, untrained  # noqa: F401
 
 import nsac
 from nsac.driving.cloning import PROBLEM
@@ -11,6 +10,7 @@ from nsac.driving.pilot import load_pilot
 from nsac.driving.saliency import grad_cam
 from nsac.estimators.files import ModelError
 from nsac.methods import METHODS
+from roads import NEURAL, single, untrained  # noqa: F401
 
 FRAMES = np.random.default_rng(0).integers(0, 256, (6, 84, 84), dtype=np.uint8)
 

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from roads import jpeg, made_drive, single, untrained  # noqa: F401
 
 from nsac.driving import road
 from nsac.driving.road import (
@@ -22,6 +21,7 @@ from nsac.driving.road import (
 from nsac.driving.school import other_road
 from nsac.methods import METHODS
 from nsac.training import fit
+from roads import jpeg, made_drive, single, untrained  # noqa: F401
 
 
 def no_change(n=1, **others):

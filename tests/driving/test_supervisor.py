@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from roads import made_lap, single, untrained  # noqa: F401
 
 from nsac.driving.lap import drive_lap
 from nsac.driving.pilot import Decision
@@ -15,6 +14,7 @@ from nsac.driving.supervisor import (
 )
 from nsac.driving.trials import TrialConfig, Trials, run_trials, schemes, summary
 from nsac.driving.world import World
+from roads import made_lap, single, untrained  # noqa: F401
 
 EXPERT = np.array([0.5, 0.1, 0.0])
 

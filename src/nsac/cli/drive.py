@@ -109,6 +109,7 @@ def test(
     tracks: Annotated[int, typer.Option(min=1, help="CarRacing: unseen tracks.")] = 10,
     trials: Annotated[int, typer.Option(min=0, help="CarRacing: colourings of each.")] = 10,
     first: Annotated[int, typer.Option(min=0, help="CarRacing: seed of the first track.")] = UNSEEN,
+    reactions: Annotated[str, typer.Option(help="Of supervisors, with commas between.")] = "hand over,slow",
     results: Results = RESULTS,
     as_json: AsJson = False,
 ) -> None:
@@ -126,7 +127,7 @@ def test(
             made = other_road(pilot)
             write_record(results, made)
         else:
-            config = TrialConfig(first, tracks, trials)
+            config = TrialConfig(first, tracks, trials, reactions=tuple(reactions.split(",")))  # type: ignore[arg-type]
             path = record_file(results, pilot.config, "trials", asdict(config))
             if path.is_file():
                 made = read_record(path)

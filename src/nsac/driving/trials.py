@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nsac._checks import check_choice
 from nsac.driving.lap import Driver, Lap, drive_lap
 from nsac.driving.supervisor import LEVEL, DoubtSupervisor, Reaction, calibrate_threshold, would_react
 from nsac.driving.world import Colours, World, random_colours
@@ -36,6 +37,10 @@ class TrialConfig:
     """share of the time the supervisor lets a pilot drive on those"""
     reactions: tuple[Reaction, ...] = ("hand over", "slow")
     """of the supervisor"""
+
+    def __post_init__(self):
+        for reaction in self.reactions:
+            check_choice("reaction", reaction, ("hand over", "slow"))
 
 
 @dataclass(frozen=True)
