@@ -51,7 +51,7 @@ class Problem:
     time_scale: float = 1.0
     """series: about the length of an observed window"""
     stack: str = "plain"
-    """frames: convolutions, see `nsac.models.encoders.STACKS`"""
+    """frames: convolutions, see `nsac.models.frames.STACKS`"""
     size: tuple[int, int] | None = None
     """frames: height and width, which all stacks but the plain one must know"""
     tokens: Literal["slots", "features"] = "slots"
