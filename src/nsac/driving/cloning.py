@@ -17,6 +17,8 @@ PLAIN_SHARE = 0.3
 """Of the copies that stay as they were recorded."""
 KNOTS = (0.0, 78.0, 100.0, 108.0, 157.0, 166.0, 173.0, 181.0, 255.0)
 """Shades of a recorded frame: car and kerbs, the road with its joints, background, patches of grass, kerbs."""
+CHUNK = 64
+"""Rows that are recoloured at a time."""
 FAINT = 2.0
 """Shades of grey that are as good as none."""
 SHARES = (0.1, 0.1, 0.1)
@@ -66,9 +68,11 @@ def tone_tables(shades: Tensor) -> Tensor:
 
 def recolour(frames: Tensor, tones: Tensor) -> Tensor:
     """Frames, (B, S, 84, 84), with the shades of the field replaced, by a table, (B, 256), for each row."""
-    field = frames[:, :, :FIELD]
-    new = tones.gather(1, field.flatten(1).long()).view_as(field)
-    return torch.cat([new, frames[:, :, FIELD:]], 2)
+    new = frames.clone()
+    for rows in torch.arange(len(frames)).split(CHUNK):  # an index takes eight bytes per pixel
+        field = frames[rows, :, :FIELD]
+        new[rows, :, :FIELD] = tones[rows].gather(1, field.flatten(1).long()).view_as(field)
+    return new
 
 
 class Sequences:
