@@ -22,7 +22,8 @@ UNSEEN, RESULTS, BENCH = 1000, Path("results/driving"), Path("results/bench")
 SHOWN = {
     "carracing": {
         "success": "laps", "distance_ratio": "dist.", "speed": "speed", "noise_success": "other colours",
-        "noise_auroc_doubt": "AUROC", "crashes": "crashes", "hand_over_crashes": "handed over", "slow_crashes": "slowed",
+        "noise_auroc_doubt": "AUROC", "crashes": "crashes", "hand_over_crashes": "handed over",
+        "slow_crashes": "slowed",
     },
     "udacity": {
         "lake_mse": "lake MSE", "lake_zero_mse": "of zero", "mountain_mse": "mountain MSE", "epistemic_ratio": "epist.",
@@ -30,8 +31,8 @@ SHOWN = {
     },
 }  # fmt: skip
 """Measures of the table by task, with short headings. CarRacing: finished laps, distance from the centreline over the
-expert's, finished laps in other colours, how well doubt tells those that fail, and crashes without and with a supervisor.
-Udacity: epistemic variance over the lake's, and how well it tells the roads apart."""
+expert's, finished laps in other colours, how well doubt tells those that fail, and crashes without and with a
+supervisor. Udacity: epistemic variance over the lake's, and how well it tells the roads apart."""
 
 Model = Annotated[Path, typer.Argument(help="A folder that `nsac drive train` wrote.", show_default=False)]
 Track = Annotated[int, typer.Option(min=0, help="Seed of the track.")]
