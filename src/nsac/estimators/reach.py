@@ -55,7 +55,8 @@ class Reach:
         slots = np.arange(len(grid.times))
         first, stop = slots + 1 - self.lookback, slots + 1 + self.horizon
         inside = (first >= grid.start) & (stop <= grid.stop)
-        hole, gap = np.isnan(grid.values).any(1), np.isnan(grid.values[:, 0])
+        absent = np.isnan(grid.values)
+        hole, gap = absent.any(1), absent[:, 0]
         whole = inside.copy()
         whole[inside] = counts_within(hole, first[inside], slots[inside] + 1) == 0
         whole[whole] = counts_within(gap, slots[whole] + 1, stop[whole]) == 0
