@@ -56,7 +56,7 @@ class Reach:
         first, stop = slots + 1 - self.lookback, slots + 1 + self.horizon
         inside = (first >= grid.start) & (stop <= grid.stop)
         absent = np.isnan(grid.values)
-        hole, gap = absent.any(1), absent[:, 0]
+        hole, gap = absent.sum(1) > 0, absent[:, 0]
         whole = inside.copy()
         whole[inside] = counts_within(hole, first[inside], slots[inside] + 1) == 0
         whole[whole] = counts_within(gap, slots[whole] + 1, stop[whole]) == 0
