@@ -323,7 +323,7 @@ def _deviation(values: np.ndarray, y: Any) -> np.ndarray:
     scale = values.std(0)
     for i in np.flatnonzero(scale <= 1e-12 * np.abs(values.mean(0))):
         raise ValueError(
-            f"The target ({_called(y, i)}) must vary. It is {values[0, i]:g} in all rows that are trained on. "
+            f"The target ({_called(y, int(i))}) must vary. It is {values[0, i]:g} in all rows that are trained on. "
             "There is nothing to learn; look at the data."
         )
     return scale
