@@ -116,8 +116,8 @@ class Sheet:
     note: str
 
 
-Found = Sequence[tuple[Setting, StudyRecord]]
-"""Settings that have a record, in the order of the file."""
+Found = Sequence[tuple[Setting, StudyRecord | Outcome]]
+"""Settings and what they gave, in the order of the file."""
 
 
 @dataclass(frozen=True)

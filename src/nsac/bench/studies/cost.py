@@ -75,7 +75,16 @@ def sheets(found: Found) -> list[Sheet]:
         seconds, ratio = m["seconds"], None if not ours or m["seconds"] is None else m["seconds"] / ours
         told = Spread(*theirs["seconds"]) if theirs else None
         rows.append(
-            (name, Spread(seconds, m["seconds_std"]), ratio, m["throughput"], m["memory"], m["parameters"], told, *printed)
+            (
+                name,
+                Spread(seconds, m["seconds_std"]),
+                ratio,
+                m["throughput"],
+                m["memory"],
+                m["parameters"],
+                told,
+                *printed,
+            )
         )
     head = ("method", "seconds", "of nsac's", "sequences/s", "MB", "parameters")
     return [
@@ -92,8 +101,8 @@ _NOTE = (
     "CPU seconds of one thread, mean and deviation of five passes, each method in a process of its own. MB: what a "
     "prediction took at most beyond what the process held before. torch-nac is the authors' package, its NSAC at the "
     "same sizes; it is there if the extra `race` is installed. The paper's numbers are from a T4 GPU and are not to be "
-    "compared with ours, but with each other: its ensemble has the throughput and the parameters of one network, though "
-    "its time is three times as long, and 1 / 39 s is 0.03 sequences per second, not 0.07."
+    "compared with ours, but with each other: its ensemble has the throughput and the parameters of one network, but "
+    "takes nearly three times as long; one sequence in 39 s would be 0.026 per second, not 0.07."
 )
 
 STUDY = Study("cost", "Time, memory and size", "Table 4", "", run, sheets, apart=True)

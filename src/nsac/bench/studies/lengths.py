@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from nsac.bench.studies.base import Found, Outcome, Sheet, Study
 from nsac.bench.studies.measure import measure
 from nsac.layers import NSAC
+from nsac.layers.attention import EXACT_UP_TO
 from nsac.uncertainty.style import STYLE
 
 SMALL = 32
@@ -41,8 +42,8 @@ def sheets(found: Found) -> list[Sheet]:
 
 _NOTE = (
     "One sequence, every token a query, 16 heads, 5 draws, one thread, no gradients. Memory is what the pass took at "
-    "most beyond what the process held before. Nothing is extrapolated; long passes are timed once. Above a few thousand "
-    "tokens keys are found in blocks. The paper prints no times for this figure."
+    "most beyond what the process held before. Nothing is extrapolated; long passes are timed once. Above "
+    f"{EXACT_UP_TO:,} tokens keys are searched in blocks. The paper prints no times for this figure."
 )
 
 
@@ -55,12 +56,13 @@ def draw(found: Found) -> Figure:
         figure = Figure(figsize=(9.6, 4.2), layout="constrained")
         panels = figure.subplots(1, 2)
         for axis, metric, title in zip(
-            panels, ("seconds", "memory"), ("CPU seconds of a forward pass", "peak memory of a forward pass, MB"), strict=True
+            panels,
+            ("seconds", "memory"),
+            ("CPU seconds of a forward pass", "peak memory of a forward pass, MB"),
+            strict=True,
         ):
             for i, k in enumerate(keys):
-                points = sorted(
-                    (s.config["length"], r.metrics[metric]) for s, r in found if s.config["topk"] == k
-                )
+                points = sorted((s.config["length"], r.metrics[metric]) for s, r in found if s.config["topk"] == k)
                 colour = colormaps[MAP](0.15 + 0.8 * i / max(1, len(keys) - 1))
                 axis.plot(*zip(*points, strict=True), "o-", ms=4, color=colour, label=f"top-{k}")
             axis.set(title=title, xlabel="tokens", xscale="log", yscale="log")

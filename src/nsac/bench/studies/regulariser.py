@@ -21,9 +21,7 @@ MAGNIFIED = 10
 
 def run(config: dict[str, Any], report: Callable[[Progress], None] | None = None) -> Outcome:
     """Train with the paper's objective and one weight of its second term; score both halves of the test spirals."""
-    result = run_spirals(
-        config["steps"], config["seed"], report, objective="paper", reg_weight=config["reg_weight"]
-    )
+    result = run_spirals(config["steps"], config["seed"], report, objective="paper", reg_weight=config["reg_weight"])
     metrics = {}
     for part, points in PARTS.items():
         p, y = result.part(points)
