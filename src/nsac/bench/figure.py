@@ -70,7 +70,7 @@ def spiral_figure(run: SpiralRun, path: Path, spiral: int = 0) -> None:
 
 def draw_tube(axis: Axes, mean: np.ndarray, std: np.ndarray, colour: str, label: str) -> None:
     """Ellipses of two standard deviations along a finely interpolated path; their union is the tube."""
-    fine = np.linspace(0, len(mean) - 1, 10 * len(mean))
+    fine = np.linspace(0, len(mean) - 1, 25 * len(mean))
     path, size = (np.stack([np.interp(fine, np.arange(len(z)), c) for c in z.T], 1) for z in (mean, std))
     ellipses = EllipseCollection(
         4 * size[:, 0], 4 * size[:, 1], np.zeros(len(fine)),

@@ -35,7 +35,7 @@ JUMPS, LEVELS = (0.22, 0.47, 0.71), (-0.8, 0.6, -0.3, 0.9)
 """The step signal: where it jumps, and its values. A jump at the start of an update would cost nothing; none of the
 default 20 updates starts at one."""
 
-THIN = 4
+THIN = 2
 """Cells per point of a picture."""
 
 ROUNDING = 1e-12
@@ -193,7 +193,7 @@ def frozen_figure(layer: NSAC | None = None, updates: int = 20, seed: int = 0) -
 
 
 def step_series(layer: NSAC, updates: int = 20) -> dict[str, list[float]]:
-    """What `step_figure` draws, in one head, at every fourth cell; `held_*` are the gates of each update."""
+    """What `step_figure` draws, in one head, at every second cell; `held_*` are the gates of each update."""
     drive = _drive(layer, step, updates)
     phi = drive.varying.phi
     head = int((phi.amax(0) - phi.amin(0)).argmax())

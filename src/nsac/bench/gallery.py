@@ -1,5 +1,6 @@
 """The paper's figures, drawn from records: those of the grid here, those of studies by the studies."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -22,6 +23,9 @@ METHODS = {"nsac": "NSAC", "gmle": "GMLE", "de": "DE", "mcd": "MCD", "der": "DER
 
 WIDE = 0.25
 """How far beyond the values that came a panel reaches, as a share of their range; wider bands are cut."""
+
+TOLD = 0.05
+"""A larger share of predictions outside of a panel is said."""
 
 DROP, STEADY = 1e-3, 12
 """A drop of degradation by so much begins another run; with more drops than this, rows are not in order of time."""
@@ -131,11 +135,20 @@ def _columns(first: First, prepare: Callable[[Bands], tuple[Bands, str, list[flo
             gap = WIDE * np.ptp(bands["y"])
             axis.set_ylim(bands["y"].min() - gap, bands["y"].max() + gap)
             axis.margins(x=0.01)
+            if edges:
+                axis.set_xticks(
+                    [0.5 + i for i in range(len(edges) + 1)], [f"run {i + 1}" for i in range(len(edges) + 1)]
+                )
             _score(axis, record)
+            _outside(axis, bands["mean"])
             if method == methods[0]:
                 axis.set_title(f"{'ABCDEF'[tasks.index(task)]}  {task}", pad=16)
             if method == methods[-1]:
                 axis.set_xlabel(label)
+        for method, task in itertools.product(methods, tasks):
+            if (task, method) not in first:
+                axis = axes[methods.index(method), tasks.index(task)]
+                axis.text(0.5, 0.5, "no record", transform=axis.transAxes, ha="center", va="center", color=GREY)
         for row, method in zip(axes, methods, strict=True):
             row[0].set_ylabel(METHODS[method], fontweight="bold")
         figure.align_ylabels(axes[:, 0])
@@ -157,7 +170,7 @@ def _life(bands: Bands) -> tuple[Bands, str, list[float]]:
     run = np.concatenate([[0], np.cumsum(drops)])
     at = np.concatenate([i + np.linspace(0, 1, n, endpoint=False) for i, n in enumerate(np.bincount(run))])
     edges = [float(edge) for edge in range(1, run.max() + 1)]
-    return {**bands, "at": at}, f"share of life, {run.max() + 1} runs" if edges else "share of life", edges
+    return {**bands, "at": at}, "share of life, run after run" if edges else "share of life", edges
 
 
 def _band(axis: Axes, bands: Bands, edges: Sequence[float]) -> None:
@@ -184,6 +197,14 @@ def _score(axis: Axes, record: Record) -> None:
     crps = record.metrics.get("crps")
     told = "" if crps is None else f"CRPS {crps:.3g}"
     axis.text(1, 1.01, told, transform=axis.transAxes, ha="right", va="bottom", fontsize=8, color=GREY)
+
+
+def _outside(axis: Axes, mean: np.ndarray) -> None:
+    low, high = axis.get_ylim()
+    share = float(np.mean((mean < low) | (mean > high)))
+    if share > TOLD:
+        told = f"{100 * share:.0f} % of predictions are outside"
+        axis.text(0, 1.01, told, transform=axis.transAxes, va="bottom", fontsize=8, color=ORANGE)
 
 
 _GRID: dict[str, tuple[str, tuple[str, ...], str, Callable[[First], Figure]]] = {

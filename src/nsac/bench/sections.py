@@ -53,13 +53,13 @@ def sections_markdown(records: Sequence[Record], studies: Sequence[StudyRecord],
     return parts
 
 
-def cell_text(cell: Cell) -> str:
-    """A cell as people read it."""
+def cell_text(cell: Cell, brief: bool = False) -> str:
+    """A cell as people read it; `brief`: without deviations."""
     if cell is None:
         return ""
     if isinstance(cell, Spread):
-        mean = "not finite" if cell.mean is None else f"{cell.mean:.4g}"
-        return mean + (f" ± {cell.std:.2g}" if cell.std else "")
+        mean = "not finite" if cell.mean is None else f"{cell.mean:.3g}" if brief else f"{cell.mean:.4g}"
+        return mean + (f" ± {cell.std:.2g}" if cell.std and not brief else "")
     if isinstance(cell, float) and not (cell.is_integer() and abs(cell) < 1e9):
         return f"{cell:.4g}"
     return cell if isinstance(cell, str) else f"{cell:.0f}"

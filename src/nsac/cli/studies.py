@@ -119,7 +119,7 @@ def print_sheet(sheet: "Sheet") -> None:
     for i, name in enumerate(sheet.head):
         table.add_column(name, justify="right" if i else "left")
     for row in sheet.rows:
-        table.add_row(*map(cell_text, row))
+        table.add_row(*(cell_text(cell, brief=True) for cell in row))
     console.print(table)
 
 

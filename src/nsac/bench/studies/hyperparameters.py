@@ -86,12 +86,13 @@ def draw(found: Found) -> Figure:
     sweeps = list(dict.fromkeys(setting.sweep for setting, _ in found))
     with rc_context(STYLE):
         figure = Figure(figsize=(11.5, 3.4 * -(-len(sweeps) // 3)), layout="constrained")
+        figure.get_layout_engine().set(hspace=0.08)  # pyright: ignore[reportOptionalMemberAccess]
         panels = figure.subplots(-(-len(sweeps) // 3), 3, squeeze=False).flat
         for letter, axis, sweep in zip("ABCDEFGH", panels, sweeps, strict=False):
             name, points = _points(found, sweep)
             for metric, colour in zip(_shown(name), (BLUE, ORANGE), strict=False):
                 _line(axis, points, metric, colour)
-            axis.axvline(paper_table("figure_8")[name], color=GREY, lw=1, ls=":", label="best in the paper")
+            axis.axvline(paper_table("figure_8")[name], color=GREY, lw=1, ls=":", label="named by the paper")
             axis.set(title=f"{letter}  {NAMES[name]}", ylabel="MSE" if name in ERRORS else "CRPS")
             _scale(axis, name, list(points))
         for axis in panels:

@@ -48,12 +48,12 @@ def sheets(found: Found) -> list[Sheet]:
             printed = paper["with" if on else "without"]
             theirs = ["/".join(f"{n:.4f}" for n in printed[f"{part}_{name}"]) for name in ("mse", "mae")]
             rows.append((part, "yes" if on else "no", *ours, *theirs))
-    head = ("half", "on", "MSE", "MAE", "aleatoric", "epistemic", "MSE, paper", "MAE, paper")
+    head = ("half", "on", "MSE", "MAE", "aleat.", "epist.", "MSE, paper", "MAE, paper")
     return [Sheet("The separation regulariser, on and off", head, rows, _NOTE)]
 
 
 _NOTE = (
-    "Errors against noisy positions; their noise alone has MSE 0.0004. aleatoric, epistemic: standard deviations. The "
+    "Errors against noisy positions; their noise alone has MSE 0.0004. aleat., epist.: standard deviations. The "
     "paper gives two errors per model, under 'aleatoric' and 'epistemic', without saying how they differ; a mean has "
     "one error. Its spirals are not ours, which turn both ways and vary by 20 %."
 )
