@@ -165,20 +165,21 @@ def frozen_table(records: list[FrozenRecord]) -> Table:
 
 
 LABELS = {
-    "mean_error": "error of the mean",
-    "max_error": "  largest",
+    "mean_error": "mean: error",
+    "max_error": "mean: largest error",
     "phi_variation": "movement of φ",
-    "kappa_variation": "  of κ",
-    "psi_variation": "  of ψ",
-    "std_mean_error": "error of the std",
-    "std_max_error": "  largest",
+    "kappa_variation": "movement of κ",
+    "psi_variation": "movement of ψ",
+    "std_mean_error": "std: error",
+    "std_max_error": "std: largest error",
     "bound_use": "use of the bound",
 }
 """Rows of the table in the order of `PAPER`, then those that the paper does not have."""
 
 TABLE_NOTE = (
-    "Errors: of the logit, in % of its range. Movement: of a gate within an update, in % of its mean size. Use: "
-    "largest error in % of its bound, which holds up to 100. The paper does not define its numbers; do not expect ours."
+    "Errors: of the logit's mean and standard deviation, in % of their range. Movement: of a gate within an update, in "
+    "% of its mean size. Use: largest error in % of its bound, which holds up to 100. The paper does not define its "
+    "numbers; do not expect ours."
 )
 
 
