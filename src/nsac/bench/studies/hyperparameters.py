@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from nsac.bench.studies.base import Found, Outcome, Sheet, Spread, Study, spread
@@ -85,8 +86,7 @@ def draw(found: Found) -> Figure:
     """A panel per number: every seed a dot, their mean a line."""
     sweeps = list(dict.fromkeys(setting.sweep for setting, _ in found))
     with rc_context(STYLE):
-        figure = Figure(figsize=(11.5, 3.4 * -(-len(sweeps) // 3)), layout="constrained")
-        figure.get_layout_engine().set(hspace=0.08)  # pyright: ignore[reportOptionalMemberAccess]
+        figure = Figure(figsize=(11.5, 3.4 * -(-len(sweeps) // 3)), layout=ConstrainedLayoutEngine(hspace=0.08))
         panels = figure.subplots(-(-len(sweeps) // 3), 3, squeeze=False).flat
         for letter, axis, sweep in zip("ABCDEFGH", panels, sweeps, strict=False):
             name, points = _points(found, sweep)
