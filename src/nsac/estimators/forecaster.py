@@ -97,7 +97,7 @@ class NSACForecaster(AbstractEstimator):
         covariates: Sequence[str] | None = None,
         step: str | float | None = None,
         method: str = "nsac",
-        folds: int = 3,
+        folds: int = 5,
         training: dict[str, Any] | None = None,
         random_state: Any = None,
         verbose: bool = False,
