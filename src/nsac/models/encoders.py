@@ -25,7 +25,7 @@ class Encoded(NamedTuple):
     times: Tensor | None = None  # (B, T)
     query_times: Tensor | None = None  # (B, Q)
     mask: Tensor | None = None  # (B, T), True = ignore
-    skip: Tensor | None = None  # (B, Q, skip_dim), a straight path to the mean
+    skip: Tensor | None = None  # (B, skip_dim), a straight path to the mean
 
 
 class AbstractEncoder(nn.Module, ABC):
@@ -39,8 +39,6 @@ class AbstractEncoder(nn.Module, ABC):
     query_dim: int
     skip_dim: int
     """0: the head sees only what was attended"""
-    asking: int = 1
-    """queries whose outputs make one row, if not `per_query`: output i of query q is column i * asking + q"""
     described: int
     """numbers of `describe`"""
     time_scale: float = 1.0
@@ -121,12 +119,12 @@ class TableEncoder(AbstractEncoder):
         row = torch.cat([known, *([absent.to(x.dtype)] if self.missing else []), *kinds], -1)
         query = self.query(row).unsqueeze(1)
         if self.tokens == "slots":
-            return Encoded(gelu(self.slots(row)).unflatten(-1, (-1, self.token_dim)), query, skip=row.unsqueeze(1))
+            return Encoded(gelu(self.slots(row)).unflatten(-1, (-1, self.token_dim)), query, skip=row)
         tokens = torch.cat([self.value(known), *(kind.unsqueeze(1) for kind in kinds)], 1)
         mask = None
         if self.missing or kinds:
             mask = torch.cat([absent, *((batch["c"][:, i : i + 1] == 0) for i in range(len(kinds)))], 1)
-        return Encoded(tokens, query, mask=mask, skip=row.unsqueeze(1))
+        return Encoded(tokens, query, mask=mask, skip=row)
 
     def _check_levels(self, batch: Batch) -> None:
         sizes = [len(embed.weight) for embed in self.levels]  # pyright: ignore[reportArgumentType]
@@ -287,9 +285,8 @@ class WindowEncoder(AbstractEncoder):
 
     A variable's token sees its differences to its last known value, that value, and which variable it is. `calendar`,
     (B, G), known in advance, is one more token; a variable that would be alone gets a constant one. Holes are bridged
-    by straight lines, and flags say where they are; a variable with no value in the window is masked. What asks is a
-    linear map of all tokens side by side, so that it knows which variable moved. Several targets ask each for
-    themselves, with their own token added, and share all weights.
+    by straight lines, and flags say where they are; a variable with no value in the window is masked. The query is a
+    linear map of all tokens side by side, so that what asks knows which variable moved.
 
     Args:
         length: steps of a window.
@@ -299,7 +296,6 @@ class WindowEncoder(AbstractEncoder):
         skip: whether the head sees the window directly.
         amplitudes: typical amplitude of each variable in a window. If given, differences are seen in units of the
             amplitude that the variable has in this window, and its logarithm is seen too.
-        targets: positions of the variables that are predicted, if each is to ask for itself.
         width: size of a token.
         seed: fixes the initial weights.
     """
@@ -316,17 +312,15 @@ class WindowEncoder(AbstractEncoder):
         missing: bool = False,
         skip: bool = False,
         amplitudes: Sequence[float] = (),
-        targets: Sequence[int] = (),
         width: int = 64,
         seed: int = 0,
     ):
         super().__init__()
         self.length, self.variables, self.missing, self.relative = length, variables, missing, bool(amplitudes)
-        self.targets, self.asking = list(targets), max(1, len(targets))
         if self.relative:
             self.register_buffer("amplitudes", torch.tensor(list(amplitudes)))
         self.token_dim = self.query_dim = width
-        self.skip_dim = length * (1 if targets else variables) if skip else 0
+        self.skip_dim = length * variables if skip else 0
         self.token = seeded_mlp(length * (2 if missing else 1) + (2 if amplitudes else 1), width, width, seed)
         self.identity = seeded(lambda: nn.Embedding(variables, width), seed + 1)
         self.calendar = seeded_mlp(calendar, width, width, seed + 2) if calendar else None
@@ -372,10 +366,8 @@ class WindowEncoder(AbstractEncoder):
         if tokens.shape[1] > self.variables:
             mask = None if mask is None else torch.nn.functional.pad(mask, (0, 1))
         known = tokens if mask is None else tokens.masked_fill(mask.unsqueeze(-1), 0)
-        query, seen = self.query(known.flatten(1)).unsqueeze(1), change.flatten(1).unsqueeze(1)
-        if self.targets:
-            query, seen = query + known[:, self.targets], change[:, self.targets]
-        return Encoded(tokens, query, mask=mask, skip=seen if self.skip_dim else None)
+        query = self.query(known.flatten(1)).unsqueeze(1)
+        return Encoded(tokens, query, mask=mask, skip=change.flatten(1) if self.skip_dim else None)
 
 
 THUMBNAIL = 6
