@@ -1,30 +1,40 @@
 """Predictions with trustworthy uncertainty from irregular, holey data."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from nsac import core as core
-from nsac import uncertainty as uncertainty
-from nsac.estimators.files import load as load
-from nsac.layers import NAC as NAC
-from nsac.layers import NSAC as NSAC
-from nsac.layers import NSACLoss as NSACLoss
-from nsac.methods import METHODS as METHODS
-from nsac.uncertainty import Prediction as Prediction
-
 if TYPE_CHECKING:
+    from nsac import core as core
+    from nsac import uncertainty as uncertainty
     from nsac.estimators import NSACForecaster as NSACForecaster
     from nsac.estimators import NSACRegressor as NSACRegressor
+    from nsac.estimators import load as load
+    from nsac.layers import NAC as NAC
+    from nsac.layers import NSAC as NSAC
+    from nsac.layers import NSACLoss as NSACLoss
+    from nsac.methods import METHODS as METHODS
+    from nsac.uncertainty import Prediction as Prediction
 
 __version__ = "0.1.0.dev0"
 __all__ = [
     "METHODS", "NAC", "NSAC", "NSACForecaster", "NSACLoss", "NSACRegressor", "Prediction", "core", "load", "uncertainty"
 ]  # fmt: skip
 
+_PLACES = {
+    "METHODS": "methods", "NAC": "layers", "NSAC": "layers", "NSACLoss": "layers", "NSACForecaster": "estimators",
+    "NSACRegressor": "estimators", "Prediction": "uncertainty", "load": "estimators",
+}  # fmt: skip
+
 
 def __getattr__(name: str):
-    """The estimators, when they are asked for: scikit-learn takes a second to import."""
-    if name in ("NSACForecaster", "NSACRegressor"):
-        from nsac import estimators
+    """Each name when it is asked for: torch and scikit-learn take seconds to import, and `nsac --help` needs none."""
+    if name in ("core", "uncertainty"):
+        return import_module(f"nsac.{name}")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'nsac' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"nsac.{_PLACES[name]}"), name)
+    return found
 
-        return getattr(estimators, name)
-    raise AttributeError(f"module 'nsac' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

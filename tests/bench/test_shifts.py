@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from nsac.bench import scenes as stage
+from nsac.bench.scenes import bearings, windows
 from nsac.bench.shifts import (
     CHOOSING,
     CONFIRMING,
@@ -92,13 +92,13 @@ def test_inputs_are_standardised_by_the_training_rows_alone(scenes, name):
 
 @needs_data
 def test_other_rows_elsewhere_leave_training_as_it_is(scenes, monkeypatch):
-    load = stage.load_bearing
+    load = bearings.load_bearing
 
     def worn(rig, name):
         run = load(rig, name)
         return run if name in ("1_1", "1_2", "1_3") else dataclasses.replace(run, features=run.features * 2)
 
-    monkeypatch.setattr(stage, "load_bearing", worn)
+    monkeypatch.setattr(bearings, "load_bearing", worn)
     changed = make_scene("bearings", seed=1)
     for a, b in zip(sets(scenes["bearings"])[:3], sets(changed)[:3], strict=True):
         assert torch.equal(a.columns["x"], b.columns["x"]) and torch.equal(a.columns["y"], b.columns["y"])
@@ -126,7 +126,7 @@ def test_a_frozen_sensor_holds_one_value_for_half_the_window_or_more(scenes):
     before, after = (d.columns["x"] for d in (scenes["jena"].inside, scenes["jena"].outside["frozen_sensor"].data))
     altered = (before != after).any(1)
     assert (altered.sum(1) <= 1).all()
-    late = after[:, -stage.LOOKBACK // 2 :].mT[altered]
+    late = after[:, -windows.LOOKBACK // 2 :].mT[altered]
     assert (late == late[:, :1]).all()
 
 

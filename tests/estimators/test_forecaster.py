@@ -102,6 +102,12 @@ def test_the_same_seed_gives_the_same_bits_and_a_loaded_model_too(fitted, tmp_pa
     pd.testing.assert_frame_equal(again.predict(later), loaded.predict(later), check_exact=True)
 
 
+def test_numbers_of_numpy_are_saved_as_numbers(tmp_path):
+    model = forecaster(horizon=np.int64(3), folds=np.int64(1), random_state=np.int64(0)).fit(record(200))
+    model.save(tmp_path / "model")
+    assert nsac.load(tmp_path / "model").get_params()["horizon"] == 3
+
+
 def test_the_unit_of_the_target_does_not_matter(fitted):
     frame = record()
     big = frame.assign(y=1000 * frame["y"] - 7)

@@ -5,17 +5,8 @@ import pandas as pd
 import pytest
 import torch
 
-from nsac.estimators.records import (
-    Columns,
-    Windows,
-    calendar_of,
-    cycles_in,
-    find_columns,
-    read_record,
-    show_times,
-    to_grid,
-    typical_step,
-)
+from nsac.estimators.records import Columns, find_columns, read_record, show_times, typical_step
+from nsac.estimators.windows import Windows, calendar_of, cycles_in, to_grid
 from nsac.models.encoders import fill_holes
 
 HOUR = 3600 * 10**9

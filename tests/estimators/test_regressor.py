@@ -265,3 +265,11 @@ def test_decays_are_tried_unless_one_is_given():
     assert quick(training=free).fit(x, y).chosen_.keys() == {"weight_decay"}
     assert quick().fit(x, y).chosen_ == {}
     assert quick(method="ridge", training=free).fit(x, y).chosen_ == {}
+
+
+def test_a_model_knows_the_names_of_its_targets(tmp_path):
+    frame, y = mixed(60)
+    for target, names in ((pd.Series(y, name="price"), ["price"]), (np.asarray(y), [])):
+        model = quick(folds=1).fit(frame, target)
+        model.save(tmp_path / "model")
+        assert load(tmp_path / "model").data_["targets"] == names

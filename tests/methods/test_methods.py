@@ -208,3 +208,10 @@ def test_the_training_mean_of_series_depends_on_the_time_asked(generator):
     fit(naive, type(split.train)(**columns), split.validation)
     asked = split.test.columns["query_times"]
     assert (naive.predict(split.test.columns).mean.squeeze(-1) - asked).abs().max() < 1 / 200  # a bin
+
+
+@pytest.mark.parametrize("name", ["nsac", "gmle", "mcd", "de", "sdenet"])
+def test_far_from_the_data_deviations_stay_in_range(name):
+    method = METHODS[name](Problem("table", 3, 1))
+    log_std = method.predict({"x": torch.full((4, 3), 1e6), "y": torch.zeros(4, 1)}).log_std_draws
+    assert log_std.min() >= -10 and log_std.max() <= 3

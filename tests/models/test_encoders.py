@@ -66,6 +66,13 @@ def test_a_window_keeps_its_numbers_when_nothing_is_missing(generator):
     assert encoded.mask is None
 
 
+def test_what_asks_knows_which_variable_moved(generator):
+    x = torch.randn(1, 8, 3, generator=generator)
+    encoder = WindowEncoder(8, 3)
+    first, second = encoder({"x": x}).query, encoder({"x": x[..., [1, 0, 2]]}).query
+    assert (first - second).abs().max() > 1e-3
+
+
 def test_a_calendar_is_one_more_token(generator):
     encoder = WindowEncoder(8, 3, calendar=2)
     batch = {"x": torch.randn(2, 8, 3, generator=generator), "calendar": torch.randn(2, 2, generator=generator)}

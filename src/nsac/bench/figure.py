@@ -1,5 +1,6 @@
 """Pictures of results."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,18 @@ from matplotlib.collections import EllipseCollection
 from matplotlib.figure import Figure
 
 from nsac.bench.spirals import TEST, SpiralRun
-from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, PAPER, STYLE
+from nsac.uncertainty.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE_BLUE,
+    PALE_ORANGE,
+    PAPER,
+    PURPLE,
+    STYLE,
+)
 
 
 def spiral_figure(run: SpiralRun, path: Path, spiral: int = 0) -> None:
@@ -58,7 +70,7 @@ def spiral_figure(run: SpiralRun, path: Path, spiral: int = 0) -> None:
 
 def draw_tube(axis: Axes, mean: np.ndarray, std: np.ndarray, colour: str, label: str) -> None:
     """Ellipses of two standard deviations along a finely interpolated path; their union is the tube."""
-    fine = np.linspace(0, len(mean) - 1, 10 * len(mean))
+    fine = np.linspace(0, len(mean) - 1, 25 * len(mean))
     path, size = (np.stack([np.interp(fine, np.arange(len(z)), c) for c in z.T], 1) for z in (mean, std))
     ellipses = EllipseCollection(
         4 * size[:, 0], 4 * size[:, 1], np.zeros(len(fine)),
@@ -67,3 +79,53 @@ def draw_tube(axis: Axes, mean: np.ndarray, std: np.ndarray, colour: str, label:
     axis.add_collection(ellipses)
     axis.update_datalim(np.concatenate([path - 2 * size, path + 2 * size]))
     axis.fill([], [], color=colour, label=label)
+
+
+def step_figure(series: Mapping[str, Sequence[float]]) -> Figure:
+    """The picture of `nsac.bench.frozen.step_series`: a step change under varying and frozen gates."""
+    lines = {name: np.array(values) for name, values in series.items()}
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 8.4), layout="constrained")
+        panels = figure.subplots(6, 1, sharex=True, height_ratios=[2, 2, 2, 2, 5, 3])
+        for panel in panels:
+            panel.grid(axis="x", color="0.92")
+            panel.locator_params(axis="y", nbins=4)
+        panels[0].plot(lines["time"], lines["signal"], color=GREY)
+        panels[0].set(ylabel="drive $u$")
+        _draw_gates(panels[1:4], lines)
+        _draw_logit(panels[4], lines)
+        _draw_error(panels[5], lines)
+        panels[-1].set(xlabel="internal time $s$", xlim=(0, 1))
+        figure.align_ylabels(panels)
+        figure.legend(*panels[4].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return figure
+
+
+def _draw_gates(panels, lines: Mapping[str, np.ndarray]) -> None:
+    starts = np.linspace(0, 1, len(lines["held_phi"]) + 1)
+    names = {"phi": r"target $\phi$", "kappa": r"rate $\kappa$", "psi": r"noise $\psi$"}
+    for panel, (gate, name) in zip(panels, names.items(), strict=True):
+        panel.plot(lines["time"], lines[gate], color=BLUE)
+        panel.stairs(lines[f"held_{gate}"], starts, baseline=None, color=ORANGE, linestyle="--", linewidth=1.5)
+        panel.set(ylabel=name)
+        panel.ticklabel_format(axis="y", useOffset=False)  # each gate has a scale of its own; say it in full
+        panel.margins(y=0.2)
+
+
+def _draw_logit(panel, lines: Mapping[str, np.ndarray]) -> None:
+    time, mean, std = lines["time"], lines["mean"], lines["std"]
+    panel.plot(time, mean, color=BLUE, label="varying gates (band: ± std)")
+    panel.fill_between(time, mean - std, mean + std, color=BLUE, alpha=0.2, linewidth=0)
+    panel.plot(time, lines["frozen_mean"], color=ORANGE, linestyle="--", label="frozen at each update")
+    for sign, label in ((-1, "frozen ± std"), (1, None)):
+        panel.plot(time, lines["frozen_mean"] + sign * lines["frozen_std"], color=ORANGE, linestyle=":", label=label)
+    panel.set(ylabel="logit $a$")
+
+
+def _draw_error(panel, lines: Mapping[str, np.ndarray]) -> None:
+    mean, std = lines["mean_error"], lines["std_error"]
+    panel.plot(lines["time"], mean, color=GREEN, label="of the mean, % of its range")
+    panel.plot(lines["time"], std, color=PURPLE, linestyle="-.", label="of the std, % of its range")
+    top = max(mean.max(), std.max(), 1e-12)
+    panel.set(ylabel="error (%)", ylim=(0, 1.4 * top))  # room for the legend above the curves
+    panel.legend(loc="upper right", ncols=2)

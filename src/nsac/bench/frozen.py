@@ -18,15 +18,15 @@ from functools import cache
 from typing import NamedTuple
 
 import torch
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 from rich.table import Table
 from torch import Tensor
 
 from nsac._checks import check_int
+from nsac.bench.figure import step_figure
+from nsac.bench.table import paper_table
 from nsac.core import Lipschitz, frozen_bounds, piecewise_moments
 from nsac.layers import NSAC, NSACLoss
-from nsac.uncertainty.style import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLE
 
 CELLS = 50
 """Cells of the fine grid in one update. The truth is then off by 1e-5, a thousandth of the errors it measures."""
@@ -35,15 +35,13 @@ JUMPS, LEVELS = (0.22, 0.47, 0.71), (-0.8, 0.6, -0.3, 0.9)
 """The step signal: where it jumps, and its values. A jump at the start of an update would cost nothing; none of the
 default 20 updates starts at one."""
 
+THIN = 2
+"""Cells per point of a picture."""
+
 ROUNDING = 1e-12
 """Slack when an error is compared with its bound: where no gate moves, both are 0 up to rounding."""
 
-PAPER = {
-    "slow": (2.32, 4.63, 0.50, 0.26, 0.40),
-    "fast": (4.81, 5.16, 1.63, 0.88, 1.10),
-    "step": (5.36, 5.671, 3.51, 2.11, 0.96),
-    "oscillatory": (5.87, 6.57, 4.28, 3.10, 4.54),
-}
+PAPER = {regime: tuple(row.values()) for regime, row in paper_table("table_3").items()}
 """The paper's Table 3, in %: mean error, max error, variation of phi, kappa and psi."""
 
 
@@ -150,14 +148,14 @@ def _summarise(records: list[FrozenRecord]) -> FrozenRecord:
 
 def frozen_table(records: list[FrozenRecord]) -> Table:
     """The paper's Table 3 beside ours, a pair of columns per regime; the last rows are not in the paper."""
-    table = Table(title="Freezing the gates between updates", caption=_CAPTION, box=None, padding=(0, 1, 0, 0))
+    table = Table(title="Freezing the gates between updates", caption=TABLE_NOTE, box=None, padding=(0, 1, 0, 0))
     table.add_column("\n%", no_wrap=True)
     for record in records:
         table.add_column(f"{record.regime}\npaper")
         table.add_column("\nours")
     for column in table.columns[1:]:
         column.justify, column.no_wrap = "right", True
-    for place, (field, label) in enumerate(_ROWS.items()):
+    for place, (field, label) in enumerate(LABELS.items()):
         cells = []
         for record in records:
             paper = PAPER[record.regime]
@@ -166,21 +164,22 @@ def frozen_table(records: list[FrozenRecord]) -> Table:
     return table
 
 
-_ROWS = {
-    "mean_error": "error of the mean",
-    "max_error": "  largest",
+LABELS = {
+    "mean_error": "mean: error",
+    "max_error": "mean: largest error",
     "phi_variation": "movement of φ",
-    "kappa_variation": "  of κ",
-    "psi_variation": "  of ψ",
-    "std_mean_error": "error of the std",
-    "std_max_error": "  largest",
+    "kappa_variation": "movement of κ",
+    "psi_variation": "movement of ψ",
+    "std_mean_error": "std: error",
+    "std_max_error": "std: largest error",
     "bound_use": "use of the bound",
 }
 """Rows of the table in the order of `PAPER`, then those that the paper does not have."""
 
-_CAPTION = (
-    "Errors: of the logit, in % of its range. Movement: of a gate within an update, in % of its mean size. Use: "
-    "largest error in % of its bound, which holds up to 100. The paper does not define its numbers; do not expect ours."
+TABLE_NOTE = (
+    "Errors: of the logit's mean and standard deviation, in % of their range. Movement: of a gate within an update, in "
+    "% of its mean size. Use: largest error in % of its bound, which holds up to 100. The paper does not define its "
+    "numbers; do not expect ours."
 )
 
 
@@ -191,35 +190,33 @@ def frozen_figure(layer: NSAC | None = None, updates: int = 20, seed: int = 0) -
         layer, updates: as in `frozen_analysis`.
         seed: of the layer that is trained when none is given. The head whose target phi moves most is drawn.
     """
-    layer = _check(layer, updates, seed)
+    return step_figure(step_series(_check(layer, updates, seed), updates))
+
+
+def step_series(layer: NSAC, updates: int = 20) -> dict[str, list[float]]:
+    """What `step_figure` draws, in one head, at every second cell; `held_*` are the gates of each update."""
     drive = _drive(layer, step, updates)
     phi = drive.varying.phi
-    chosen = int((phi.amax(0) - phi.amin(0)).argmax())
-    with rc_context(STYLE):
-        return _draw(drive, chosen)
-
-
-def _draw(drive: "_Drive", chosen: int) -> Figure:
-    figure = Figure(figsize=(7.2, 8.4), layout="constrained")
-    panels = figure.subplots(6, 1, sharex=True, height_ratios=[2, 2, 2, 2, 5, 3])
-    for panel in panels:
-        panel.grid(axis="x", color="0.92")
-        panel.locator_params(axis="y", nbins=4)
-    panels[0].plot(drive.time, drive.signal, color=GREY)
-    panels[0].set(ylabel="drive $u$")
-    _draw_gates(panels[1:4], drive, chosen)
-    _draw_logit(panels[4], drive, chosen)
-    _draw_error(panels[5], drive, chosen)
-    panels[-1].set(xlabel="internal time $s$", xlim=(0, 1))
-    figure.align_ylabels(panels)
-    figure.legend(*panels[4].get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    return figure
+    head = int((phi.amax(0) - phi.amin(0)).argmax())
+    lines = {
+        "time": drive.time,
+        "signal": drive.signal,
+        **{name: gate[:, head] for name, gate in drive.varying._asdict().items()},
+        "mean": drive.mean[:, head],
+        "std": drive.var[:, head].sqrt(),
+        "frozen_mean": drive.frozen_mean[:, head],
+        "frozen_std": drive.frozen_var[:, head].sqrt(),
+        "mean_error": _relative_error(drive.frozen_mean, drive.mean)[:, head],
+        "std_error": _relative_error(drive.frozen_var.sqrt(), drive.var.sqrt())[:, head],
+    }
+    held = {f"held_{name}": gate[:, head].tolist() for name, gate in drive.frozen._asdict().items()}
+    return {name: line[THIN - 1 :: THIN].tolist() for name, line in lines.items()} | held
 
 
 def _check(layer: NSAC | None, updates: int, seed: int) -> NSAC:
     check_int("updates", updates)
     if layer is None:
-        return _trained_layer(seed)
+        return trained_layer(seed)
     inputs, topk = layer.attention.input_dim, layer.attention.topk
     if inputs != 1 or topk < 2:
         raise ValueError(
@@ -296,7 +293,7 @@ def _bound_use(drive: _Drive) -> float:
 
 
 @cache  # the table and the figure look at the same layer
-def _trained_layer(seed: int, steps: int = 400, window: int = 16, batch: int = 64) -> NSAC:
+def trained_layer(seed: int, steps: int = 400, window: int = 16, batch: int = 64) -> NSAC:
     """A small layer after `steps` of AdamW on predicting the next value of the regimes, mixed."""
     layer = NSAC(input_dim=1, output_dim=1, d_model=16, num_heads=4, circuit_units=16, seed=seed)
     generator = torch.Generator().manual_seed(seed)
@@ -309,35 +306,3 @@ def _trained_layer(seed: int, steps: int = 400, window: int = 16, batch: int = 6
         loss(layer, rows[:, :-1], rows[:, -1], generator).backward()
         optimiser.step()
     return layer
-
-
-def _draw_gates(panels, drive: _Drive, head: int) -> None:
-    starts = torch.linspace(0, 1, len(drive.frozen.phi) + 1, dtype=torch.float64)
-    names = (r"target $\phi$", r"rate $\kappa$", r"noise $\psi$")
-    for panel, name, gate, held in zip(panels, names, drive.varying, drive.frozen, strict=True):
-        panel.plot(drive.time, gate[:, head], color=BLUE)
-        panel.stairs(held[:, head], starts, baseline=None, color=ORANGE, linestyle="--", linewidth=1.5)
-        panel.set(ylabel=name)
-        panel.ticklabel_format(axis="y", useOffset=False)  # each gate has a scale of its own; say it in full
-        panel.margins(y=0.2)
-
-
-def _draw_logit(panel, drive: _Drive, head: int) -> None:
-    mean, std = drive.mean[:, head], drive.var[:, head].sqrt()
-    frozen_mean, frozen_std = drive.frozen_mean[:, head], drive.frozen_var[:, head].sqrt()
-    panel.plot(drive.time, mean, color=BLUE, label="varying gates (band: ± std)")
-    panel.fill_between(drive.time, mean - std, mean + std, color=BLUE, alpha=0.2, linewidth=0)
-    panel.plot(drive.time, frozen_mean, color=ORANGE, linestyle="--", label="frozen at each update")
-    for sign, label in ((-1, "frozen ± std"), (1, None)):
-        panel.plot(drive.time, frozen_mean + sign * frozen_std, color=ORANGE, linestyle=":", label=label)
-    panel.set(ylabel="logit $a$")
-
-
-def _draw_error(panel, drive: _Drive, head: int) -> None:
-    mean = _relative_error(drive.frozen_mean, drive.mean)[:, head]
-    std = _relative_error(drive.frozen_var.sqrt(), drive.var.sqrt())[:, head]
-    panel.plot(drive.time, mean, color=GREEN, label="of the mean, % of its range")
-    panel.plot(drive.time, std, color=PURPLE, linestyle="-.", label="of the std, % of its range")
-    top = max(mean.max().item(), std.max().item(), ROUNDING)
-    panel.set(ylabel="error (%)", ylim=(0, 1.4 * top))  # room for the legend above the curves
-    panel.legend(loc="upper right", ncols=2)

@@ -8,7 +8,9 @@ from importlib.resources import files
 import numpy as np
 
 from nsac.bench.config import NEURAL, PAPER_TASKS, PROTOCOLS, grid, methods_of
+from nsac.bench.sections import links_html, sections_html, sections_markdown
 from nsac.bench.store import Record
+from nsac.bench.studies.base import StudyRecord
 from nsac.bench.table import LEVEL, Row, against_best, place, table_rows
 from nsac.methods import METHODS
 
@@ -63,15 +65,16 @@ OFF = 0.02
 Group = dict[tuple[str, str], list[Record]]
 
 
-def report_page(records: Sequence[Record]) -> str:
+def report_page(records: Sequence[Record], studies: Sequence[StudyRecord] = ()) -> str:
     """HTML with everything in it: no other file, no other place is asked.
 
     Args:
         records: at least one; of one config per task, protocol, method and seed.
+        studies: records of studies, if there are any.
     """
     rows, groups = table_rows(records), _groups(records)
     tasks = list(dict.fromkeys(task for task, _ in groups))
-    links = "".join(f'<a href="#{task}">{task}</a>' for task in tasks)
+    links = links_html(records, studies) + "".join(f'<a href="#{task}">{task}</a>' for task in tasks)
     sections = "\n".join(_task(task, groups, rows) for task in tasks)
     data = json.dumps({f"{t} {p}": _pictures(some) for (t, p), some in groups.items()}, allow_nan=False)
     data = data.replace("</", "<\\/")  # the end of a script is found before its text is understood
@@ -102,6 +105,7 @@ t-test over seeds (p &ge; {LEVEL}), without correction for many comparisons. Cli
 {_glance(groups, rows)}
 <h2 id="paper">Beside the paper</h2>
 {_beside(rows)}
+{sections_html(records, studies)}
 {sections}
 <h2 id="notes">Notes</h2>
 <ul class="notes">{notes}</ul>
@@ -178,8 +182,8 @@ def notes_of(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def report_markdown(records: Sequence[Record]) -> str:
-    """The main tables and the notes as a page of the documentation."""
+def report_markdown(records: Sequence[Record], studies: Sequence[StudyRecord] = (), folder: str = "figures") -> str:
+    """The main tables, studies and notes as a page of the documentation; pictures are files in `folder`."""
     rows, groups = table_rows(records), _groups(records)
     parts = ["# Results\n", "Made by `nsac bench report` from the records in `results/bench`.", _lead(records)]
     for protocol in PROTOCOLS:
@@ -196,6 +200,7 @@ def report_markdown(records: Sequence[Record]) -> str:
                 lines.append([method, *told])
             heading, what = METRICS[metric]
             parts.append(f"### {heading}: {what}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines))
+    parts += sections_markdown(records, studies, folder)
     parts.append("## Notes\n\n" + "\n".join(f"- {note}" for note in notes_of(records)))
     return "\n\n".join(parts) + "\n"
 

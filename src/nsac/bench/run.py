@@ -63,7 +63,7 @@ def run_fitted(config: RunConfig, report: Callable[[Progress], None] | None = No
     the scaled distribution's.
     """
     with alone():
-        _forget_peak()
+        forget_peak()
         start = time.process_time(), time.perf_counter()
         task = load_task(config.task, config.protocol, config.seed)  # pyright: ignore[reportArgumentType]
         method, fitting = config.build(task.problem), Watch()
@@ -102,7 +102,7 @@ def run_fitted(config: RunConfig, report: Callable[[Progress], None] | None = No
                 "total_cpu": time.process_time() - start[0],
                 "total_wall": time.perf_counter() - start[1],
             },
-            peak_memory=_peak(),
+            peak_memory=peak_memory(),
             commit=commit(),
             versions=versions(),
             machine=machine(),
@@ -225,12 +225,14 @@ class Watch:
         self.wall += time.perf_counter() - self._start[1]
 
 
-def _forget_peak() -> None:
+def forget_peak() -> None:
+    """Count the peak from here on."""
     with contextlib.suppress(OSError):  # Linux only; elsewhere the peak is that of the process's life
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def _peak() -> float:
+def peak_memory() -> float:
+    """Megabytes this process held at most, since `forget_peak`."""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024

@@ -8,19 +8,20 @@ import os
 import platform
 import subprocess
 import uuid
+from abc import ABC
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from nsac.training.disk import sync_folder, write_flushed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-FORMAT, VERSION = "nsac-record", 1
+VERSION = 1
 RESULTS = Path("results/bench")
 """Where records are, unless another folder is named."""
 
@@ -92,14 +93,37 @@ def config_key(config: dict[str, Any]) -> str:
     return hashlib.sha256(_canonical(config)).hexdigest()[:16]
 
 
-class Store:
+class Kept(Protocol):
+    """What a folder can keep: a dataclass of plain values that follows from a config."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def key(self) -> str: ...  # noqa: D102
+    @property
+    def config(self) -> dict[str, Any]: ...  # noqa: D102
+
+
+R = TypeVar("R", bound=Kept)
+
+
+class AbstractStore(ABC, Generic[R]):
     """A folder of records.
 
     Args:
         folder: is made when the first record is written.
     """
 
-    def __init__(self, folder: str | Path = RESULTS):
+    kind: type[R]
+    """of its records"""
+    format: ClassVar[str]
+    """what a file says it is"""
+    command: ClassVar[str]
+    """makes a record that is not there"""
+
+    def __init__(self, folder: str | Path):
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise RecordError(f"`folder` must be a folder of records. {self.folder} is a file. Name another.")
@@ -107,13 +131,13 @@ class Store:
     def __contains__(self, name: str) -> bool:
         return self._path(name).is_file()
 
-    def write(self, record: Record) -> bool:
+    def write(self, record: R) -> bool:
         """Keep a record; if there is one of that name already, the first stays, and the answer is False.
 
         Written under a temporary name, flushed to the disk and linked: there is no moment with half a record.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        facts = {"format": FORMAT, "version": VERSION, **finite(asdict(record))}
+        facts = {"format": self.format, "version": VERSION, **finite(asdict(record))}
         facts["sha256"] = hashlib.sha256(_canonical(facts)).hexdigest()
         path = self._path(record.name)
         temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
@@ -127,44 +151,56 @@ class Store:
         sync_folder(self.folder)
         return True
 
-    def read(self, name: str) -> Record:
+    def read(self, name: str) -> R:
         """One record, if it is whole and of a version that is known; otherwise `RecordError`."""
         path = self._path(name)
         try:
             facts = json.loads(path.read_bytes())
         except OSError as err:
-            raise RecordError(f"Record {path} cannot be read: {err}. Run it with `nsac bench run`.") from None
+            raise RecordError(f"Record {path} cannot be read: {err}. Run it with `{self.command}`.") from None
         except (ValueError, RecursionError) as err:
-            raise _unusable(path, f"is damaged: it is not JSON ({err})") from None
-        if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
-            raise _unusable(path, f"is not a record: it does not say {FORMAT!r}")
+            raise self._unusable(path, f"is damaged: it is not JSON ({err})") from None
+        if not isinstance(facts, dict) or facts.pop("format", None) != self.format:
+            raise self._unusable(path, f"is not a record: it does not say {self.format!r}")
         if facts.get("version") != VERSION:
             raise RecordError(
                 f"Record {path} has format version {facts.get('version')!r}; this library reads version {VERSION}. "
                 "Read it with the library that wrote it, or delete it to run it again."
             )
         told = facts.pop("sha256", None)
-        if told != hashlib.sha256(_canonical({"format": FORMAT, **facts})).hexdigest():
-            raise _unusable(path, "is damaged: its content does not match its checksum")
+        if told != hashlib.sha256(_canonical({"format": self.format, **facts})).hexdigest():
+            raise self._unusable(path, "is damaged: its content does not match its checksum")
         del facts["version"]
-        if set(facts) != {field.name for field in fields(Record)}:
-            raise _unusable(path, "does not have the fields of a record")
-        record = Record(**facts)
+        if set(facts) != {field.name for field in fields(self.kind)}:
+            raise self._unusable(path, "does not have the fields of a record")
+        record = self.kind(**facts)
         if record.name != name or config_key(record.config) != record.key:
-            raise _unusable(path, f"is not what its name says, but {record.name}")
+            raise self._unusable(path, f"is not what its name says, but {record.name}")
         return record
 
     def names(self) -> list[str]:
         """Of all records, in order."""
         return sorted(path.stem for path in self.folder.glob("*.json"))
 
-    def records(self, names: Iterable[str] | None = None) -> list[Record]:
+    def records(self, names: Iterable[str] | None = None) -> list[R]:
         """All records, or those of these names that are there."""
         wanted = self.names() if names is None else [name for name in names if name in self]
         return [self.read(name) for name in wanted]
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
+
+    def _unusable(self, path: Path, problem: str) -> RecordError:
+        return RecordError(f"Record {path} {problem}. Delete this file, and `{self.command}` makes it again.")
+
+
+class Store(AbstractStore[Record]):
+    """Records of the grid."""
+
+    kind, format, command = Record, "nsac-record", "nsac bench run"
+
+    def __init__(self, folder: str | Path = RESULTS):
+        super().__init__(folder)
 
 
 def frame(records: Iterable[Record]) -> "DataFrame":
@@ -225,7 +261,3 @@ def machine() -> dict[str, Any]:
 
 def _canonical(facts: dict[str, Any]) -> bytes:
     return json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _unusable(path: Path, problem: str) -> RecordError:
-    return RecordError(f"Record {path} {problem}. Delete this file, and `nsac bench run` makes it again.")

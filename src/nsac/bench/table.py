@@ -106,6 +106,11 @@ def paper_number(task: str, method: str, metric: str) -> tuple[float | None, flo
     return None, None
 
 
+def paper_table(name: str) -> dict[str, Any]:
+    """A table of `paper.toml`: `table_2`, `figure_8`, ..."""
+    return _paper()[name]
+
+
 @cache
 def _paper() -> dict[str, Any]:
     return tomllib.loads((files("nsac.bench") / "paper.toml").read_text(encoding="utf-8"))

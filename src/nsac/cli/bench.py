@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nsac.cli.data import AsJson, stop
+from nsac.cli.studies import STUDIES, FromStudies, study_records
 
 if TYPE_CHECKING:
     from nsac.bench.config import RunConfig
@@ -156,16 +157,25 @@ def report(
     out: Out = FOLDER,
     page: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("bench-report.html"),
     markdown: Annotated[Path | None, typer.Option(help="Write the main tables to this page as well.")] = None,
+    studies: FromStudies = STUDIES,
 ) -> None:
-    """One HTML page with everything in it: tables, reliability curves, bands, and the paper's numbers beside ours."""
+    """One HTML page with everything in it: tables, studies, figures, and the paper's numbers beside ours.
+
+    Pictures of the Markdown page are written to the folder `figures` beside it.
+    """
+    from nsac.bench.gallery import pictures
     from nsac.bench.report import report_markdown, report_page
 
-    records = _current(out, None, None)
-    for path, make in ((page, report_page), (markdown, report_markdown)):
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(make(records), encoding="utf-8")
-    console.print(f"{len(records)} records: {page}", soft_wrap=True)
+    records, answers = _current(out, None, None), study_records(studies)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(report_page(records, answers), encoding="utf-8")
+    if markdown is not None:
+        folder = markdown.parent / "figures"
+        folder.mkdir(parents=True, exist_ok=True)
+        for picture in pictures(records, answers):
+            (folder / f"{picture.name}.png").write_bytes(picture.png())
+        markdown.write_text(report_markdown(records, answers, folder.name), encoding="utf-8")
+    console.print(f"{len(records)} records, {len(answers)} of studies: {page}", soft_wrap=True)
 
 
 def _cell(row: dict | None, marks: dict[str, float | None], method: str, level: float) -> str:

@@ -9,7 +9,7 @@ from rich.progress import track
 from rich.table import Table
 
 from nsac.cli import bench as grid
-from nsac.cli import model
+from nsac.cli import model, studies
 from nsac.cli.data import data, stop
 from nsac.cli.drive import drive
 
@@ -20,6 +20,7 @@ app.add_typer(data, name="data")
 app.add_typer(drive, name="drive")
 model.register(app)
 grid.register(bench)
+studies.register(bench)
 console = Console()
 
 
@@ -77,13 +78,19 @@ def ablation(
     seed: Annotated[int, typer.Option(help="Fixes data, wiring, weights and noise.")] = 0,
 ) -> None:
     """What does the separation regulariser do? The paper's Table 2 and its four panels, with its numbers beside."""
-    from nsac.bench.ablation import ablation_figure, ablation_table, run_ablation
+    from nsac.bench.studies import regulariser
+    from nsac.bench.studies.base import Setting
     from nsac.training import ProgressBar
 
+    found = []
     with ProgressBar(console) as report:
-        result = run_ablation(steps, seed, report)
-    console.print(ablation_table(result))
-    ablation_figure(result).savefig(out)
+        for weight in (0.5, 0.0):
+            config = {"steps": steps, "seed": seed, "reg_weight": weight}
+            setting = Setting("regulariser", "weight", {"reg_weight": weight}, config)
+            found.append((setting, regulariser.run(config, report)))
+    for sheet in regulariser.sheets(found):
+        studies.print_sheet(sheet)
+    regulariser.draw(found).savefig(out)
     console.print(f"Picture: {out}")
 
 

@@ -210,7 +210,7 @@ def _read(path: Path, text) -> "DataFrame":
 
 
 def _load(folder: Path) -> tuple[Any, list[str]]:
-    """An estimator and the names of its targets, none if it was not this command line that fitted it."""
+    """An estimator and the names of its targets, none if it was fitted to an array."""
     with errors.status(f"loading {folder}"):
         from nsac.estimators import load
 

@@ -37,7 +37,6 @@ def fit(
         raise TableError(f"{path} has no columns but the target. Add some to predict it from.")
     y = frame[targets[0]] if len(targets) == 1 else frame[targets]
     estimator = NSACRegressor(**settings).fit(frame.drop(columns=targets), y)
-    estimator.data_["targets"] = targets  # travels with the model
     return estimator, len(frame)
 
 

@@ -153,11 +153,11 @@ class AbstractEstimator(BaseEstimator, ABC):
     def _to_files(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Config and tensors."""
         parameters = self.get_params(deep=False)
-        if not isinstance(parameters["random_state"], int):
+        if not isinstance(parameters["random_state"], (int, np.integer)):
             parameters["random_state"] = None  # a generator cannot be saved, and is not needed any more
         facts, own = self._own()
         config = {"class": type(self).__name__, "parameters": parameters, "own": facts}
-        config |= {"problem": asdict(self.problem_), "seeds": self.seeds_}
+        config = _plain(config | {"problem": asdict(self.problem_), "seeds": self.seeds_})
         tensors = {f"own.{name}": tensor for name, tensor in own.items()}
         tensors |= {f"calibration.{name}": tensor for name, tensor in self.calibration_.to_tensors().items()}
         for k, member in enumerate(self.members_):
@@ -267,6 +267,15 @@ def _score(members: Sequence[AbstractMethod], rows: Data, parts: Sequence[Part])
             targets.append(batch["y"].double())
     p, y = _join(predictions, 1), torch.cat(targets)
     return float(-Calibration.fit(p, y).apply(p).log_prob(y).nanmean())
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and sequences of numpy as Python has them, for JSON."""
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(each) for each in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _grouped(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:

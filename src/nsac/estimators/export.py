@@ -25,8 +25,8 @@ from nsac.core import decompose, matched_normal
 from nsac.estimators.base import DRAWS, AbstractEstimator, alone
 from nsac.estimators.columns import STRAIGHT
 from nsac.estimators.forecaster import NSACForecaster
-from nsac.estimators.records import CYCLES, Grid, Windows
 from nsac.estimators.regressor import NSACRegressor
+from nsac.estimators.windows import CYCLES, Grid, Windows
 from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
 from nsac.models.encoders import Batch, fill_holes

@@ -14,42 +14,26 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from nsac._checks import check_int
-from nsac.estimators.base import AbstractEstimator, Part
+from nsac.estimators.base import AbstractEstimator
+from nsac.estimators.reach import Reach, thinned, typical_change, typical_scales
 from nsac.estimators.records import (
-    CYCLES,
     Columns,
-    Grid,
     Record,
-    Windows,
-    calendar_of,
-    counts_within,
-    cycles_in,
     find_columns,
+    given_step,
+    kind_of,
     read_record,
     read_times,
     show_times,
-    to_grid,
     typical_step,
 )
 from nsac.estimators.stream import LEVELS, Stream
+from nsac.estimators.windows import CYCLES, Grid, Windows, calendar_of, counts_within, cycles_in, to_grid
 from nsac.methods import METHODS, Problem
-from nsac.models.encoders import fill_holes
 from nsac.uncertainty import Prediction
 from nsac.uncertainty.checks import check_level
 from nsac.uncertainty.scores import crps, mae, mse, nll
 
-SHARE, LEAST, MOST = 0.1, 40, 2000
-"""Windows of calibration, the latest: a tenth, at least 40 if that is no more than a fifth, at most 2000."""
-SINGLE = 6
-"""A single member leaves out one such part of time, the latest."""
-VALIDATED = 2000
-"""Windows that choose weights, at most; a block of time is thinned out evenly."""
-WHOLE = 0.95
-"""If this share of the windows has no hole, the others are left out, and the model does not learn about holes."""
-FEWEST = 20
-"""Windows it takes to fit."""
-SAMPLED = 4096
-"""Windows that say what is typical."""
 CHUNK = 8192
 """Windows whose draws are in memory at once."""
 JUDGED = 2000
@@ -113,7 +97,7 @@ class NSACForecaster(AbstractEstimator):
         covariates: Sequence[str] | None = None,
         step: str | float | None = None,
         method: str = "nsac",
-        folds: int = 3,
+        folds: int = 5,
         training: dict[str, Any] | None = None,
         random_state: Any = None,
         verbose: bool = False,
@@ -144,21 +128,22 @@ class NSACForecaster(AbstractEstimator):
         self.columns_ = find_columns(frame, self.time, self.series, self.target, self.covariates)
         record = read_record(frame, self.columns_)
         self.stamps_ = record.stamps
-        self.step_ = typical_step(record) if self.step is None else _length(self.step, record)
+        self.step_ = typical_step(record) if self.step is None else given_step(self.step, record)
         self._check_values(record)
         grid = to_grid(record, self.step_, max(self.lookback, self.horizon))
-        self._check_length(grid)
+        reach = self._reach
+        reach.check(grid, self._shown_step())
         self.irregular_ = grid.irregular
         self.cycles_ = cycles_in(record.times, self.step_)
-        ends, holes = self._choose_ends(grid)
-        when = _steps(grid.times, self.step_)[ends]
+        ends, holes = reach.choose(grid)
+        when = ((grid.times - grid.times.min()) / self.step_)[ends]
         ends, when = ends[np.argsort(when, kind="stable")], np.sort(when)
-        rest, calibration = self._split(when)
+        rest, calibration = reach.split(when)
         past = grid.times <= grid.times[ends[rest[-1]]]
-        amplitudes = self._scales(grid, past)
+        self.centre_, self.unit_, self.rough_, amplitudes = typical_scales(grid, self._inputs(grid), past, reach)
         self.change_ = np.ones(self.horizon)
         windows = self._windows(grid, torch.from_numpy(ends), torch.float32, holes)
-        self.change_ = _typical_change(windows, rest)
+        self.change_ = typical_change(windows, rest)
         windows = self._windows(grid, torch.from_numpy(ends), torch.float32, holes)
         problem = Problem(
             "windows", windows.values.shape[1], self.horizon, length=self.lookback, calendar=2 * len(self.cycles_),
@@ -166,7 +151,7 @@ class NSACForecaster(AbstractEstimator):
         )  # fmt: skip
         random = check_random_state(self.random_state)
         held = windows.at(windows.ends[torch.from_numpy(calibration)])
-        parts = self._parts(rest, when)
+        parts = reach.parts(rest, when, self.folds)
         self._learn(problem, windows, held, parts, int(random.randint(2**31 - 1)))
         self.stream_ = Stream(self._errors(held))
         self.origin_ = record.times.min()
@@ -244,7 +229,7 @@ class NSACForecaster(AbstractEstimator):
             first = read_times(pd.Series([since]), self.columns_.time)[0][0]
             windows = windows.at(windows.ends[torch.from_numpy(grid.times[windows.ends] + self.step_ >= first)])
         if most is not None:
-            windows = windows.at(windows.ends[torch.from_numpy(_thinned(np.arange(len(windows)), most))])
+            windows = windows.at(windows.ends[torch.from_numpy(thinned(np.arange(len(windows)), most))])
         if not len(windows):
             raise ValueError(
                 f"`frame` must hold a row with a known {self.target!r} in the {self.lookback} steps up to it and in "
@@ -330,7 +315,7 @@ class NSACForecaster(AbstractEstimator):
         """Persistence, and where there is a day the season, with the deviations they have in the past."""
         grid, windows = self._judgeable(self._read(frame))
         kept = np.flatnonzero(grid.times[windows.ends] + self.step_ >= first)
-        windows = windows.at(windows.ends[torch.from_numpy(_thinned(kept, JUDGED))])
+        windows = windows.at(windows.ends[torch.from_numpy(thinned(kept, JUDGED))])
         _, old = self._judgeable(self._read(past))
         batch = windows.batch(torch.arange(len(windows)))
         found = {}
@@ -345,10 +330,10 @@ class NSACForecaster(AbstractEstimator):
     def _read(self, frame: pd.DataFrame) -> Record:
         check_is_fitted(self)
         record = read_record(frame, self.columns_)
-        if _kind(record.stamps) != _kind(self.stamps_):
+        if kind_of(record.stamps) != kind_of(self.stamps_):
             raise ValueError(
-                f"Time column {self.columns_.time!r} must hold {_kind(self.stamps_)}, as in `fit`. Got "
-                f"{_kind(record.stamps)} instead."
+                f"Time column {self.columns_.time!r} must hold {kind_of(self.stamps_)}, as in `fit`. Got "
+                f"{kind_of(record.stamps)} instead."
             )
         return record
 
@@ -368,9 +353,15 @@ class NSACForecaster(AbstractEstimator):
         windows = self._windows(grid, torch.from_numpy(ends), torch.float64, self.problem_.missing)
         return record, windows, self._draws(windows)
 
+    @property
+    def _reach(self) -> Reach:
+        return Reach(self.lookback, self.horizon)
+
+    def _inputs(self, grid: Grid) -> np.ndarray:
+        return np.column_stack([grid.values, grid.offset]) if self.irregular_ else grid.values
+
     def _windows(self, grid: Grid, ends: Tensor, dtype: torch.dtype, holes: bool) -> Windows:
-        values = np.column_stack([grid.values, grid.offset]) if self.irregular_ else grid.values
-        values = (values - self.centre_) / self.unit_
+        values = (self._inputs(grid) - self.centre_) / self.unit_
         season = round(CYCLES["day"] / self.step_) if "day" in self.cycles_ else 0
         return Windows(
             torch.as_tensor(values, dtype=dtype), torch.from_numpy(grid.start), torch.from_numpy(grid.stop),
@@ -381,70 +372,8 @@ class NSACForecaster(AbstractEstimator):
     def _judgeable(self, record: Record) -> tuple[Grid, Windows]:
         """All windows with a known target both before and after their end, in double precision."""
         grid = to_grid(record, self.step_, max(self.lookback, self.horizon))
-        ends = np.flatnonzero(self._usable(grid))
+        ends = np.flatnonzero(self._reach.usable(grid))
         return grid, self._windows(grid, torch.from_numpy(ends), torch.float64, self.problem_.missing)
-
-    def _usable(self, grid: Grid) -> np.ndarray:
-        slots = np.arange(len(grid.times))
-        known = np.isfinite(grid.values[:, 0])
-        before = counts_within(known, np.maximum(grid.start, slots + 1 - self.lookback), slots + 1)
-        after = counts_within(known, slots + 1, np.minimum(grid.stop, slots + 1 + self.horizon))
-        return (before > 0) & (after > 0)
-
-    def _choose_ends(self, grid: Grid) -> tuple[np.ndarray, bool]:
-        """Slots to forecast from, and whether the model is to know of holes."""
-        slots = np.arange(len(grid.times))
-        first, stop = slots + 1 - self.lookback, slots + 1 + self.horizon
-        inside = (first >= grid.start) & (stop <= grid.stop)
-        hole, gap = np.isnan(grid.values).any(1), np.isnan(grid.values[:, 0])
-        whole = inside.copy()
-        whole[inside] = counts_within(hole, first[inside], slots[inside] + 1) == 0
-        whole[whole] = counts_within(gap, slots[whole] + 1, stop[whole]) == 0
-        usable = self._usable(grid)
-        if whole.sum() >= WHOLE * inside.sum() and inside.sum() >= usable.sum() / 2:
-            return np.flatnonzero(whole), False
-        return np.flatnonzero(usable), True
-
-    def _split(self, when: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to learn from and rows to calibrate on, the latest; between them a gap of the horizon, or less."""
-        n = len(when)
-        if n < FEWEST:
-            raise ValueError(
-                f"`frame` must give at least {FEWEST} windows of {self.lookback} + {self.horizon} steps. Got {n} "
-                "instead. Pass more rows, or lower `lookback` and `horizon`."
-            )
-        aside = min(max(round(SHARE * n), min(LEAST, n // 5)), MOST)
-        calibration = np.arange(n - aside, n)
-        rest = np.flatnonzero(when[: n - aside] <= when[n - aside] - self._gap(n))
-        return rest if len(rest) >= n // 2 else np.arange(n - aside), calibration
-
-    def _gap(self, n: int) -> int:
-        return min(self.horizon, n // 20)
-
-    def _parts(self, rest: np.ndarray, when: np.ndarray) -> list[Part]:
-        """Time is cut into two blocks per member; member k leaves out the second of its two, and what overlaps it."""
-        folds = max(1, min(self.folds, len(rest) // 8))
-        blocks = np.array_split(rest, 2 * folds)[1::2] if folds > 1 else [rest[-(len(rest) // SINGLE) :]]
-        gap = self._gap(len(when))
-        far = [(when[rest] <= when[b[0]] - gap) | (when[rest] >= when[b[-1]] + gap) for b in blocks]
-        return [(rest[ok], _thinned(block, VALIDATED)) for ok, block in zip(far, blocks, strict=True)]
-
-    def _scales(self, grid: Grid, past: np.ndarray) -> np.ndarray:
-        """Set mean and deviation of each input, and the target's typical step; gives typical amplitudes of windows."""
-        values = np.column_stack([grid.values, grid.offset]) if self.irregular_ else grid.values
-        known = np.where(np.isnan(values[past]).all(0), 0.0, values[past])  # an input may begin later
-        self.unit_ = np.where(np.nanmax(known, 0) > np.nanmin(known, 0), np.nanstd(known, 0), 1.0)
-        self.centre_ = np.nanmean(known, 0)
-        ends = np.flatnonzero(past & self._usable(grid))
-        some, sizes, steps = _thinned(ends, SAMPLED), [], []
-        for block in np.array_split(some, -(-len(some) // 256)):
-            back = block[:, None] + np.arange(1 - self.lookback, 1)
-            x = np.where((back < grid.start[block, None])[..., None], np.nan, values[np.maximum(back, 0)])
-            x = fill_holes(torch.as_tensor((x - self.centre_) / self.unit_))
-            sizes.append((x - x[:, -1:]).square().mean(1).sqrt())
-            steps.append((x[..., 0].diff(dim=1).square().sum(1) / max(1, self.lookback - 1)).sqrt())
-        self.rough_ = float(_typical(torch.cat(steps)))
-        return _typical(torch.cat(sizes)).numpy()
 
     def _check_values(self, record: Record) -> None:
         for i, name in enumerate(self.columns_.inputs):
@@ -453,15 +382,6 @@ class NSACForecaster(AbstractEstimator):
                 raise ValueError(f"Column {name!r} must have a value in at least one row. All are missing.")
             if i == 0 and np.nanmax(column) == np.nanmin(column):
                 raise ValueError(f"Target column {name!r} must vary. It is {np.nanmax(column):g} in every row.")
-
-    def _check_length(self, grid: Grid) -> None:
-        longest, need = int((grid.stop - grid.start).max()), self.lookback + self.horizon
-        if longest < need:
-            raise ValueError(
-                f"`lookback` + `horizon` must be no longer than the data. Got {self.lookback} + {self.horizon} = "
-                f"{need} steps, and the longest stretch without a long hole has {longest} steps of "
-                f"{self._shown_step()}. Lower them, or pass more rows."
-            )
 
     def _shown_step(self) -> str:
         return str(pd.Timedelta(self.step_)) if isinstance(self.step_, int) else f"{self.step_:g}"
@@ -526,8 +446,8 @@ class NSACForecaster(AbstractEstimator):
         """Times, (series, times), and how many steps after the last row they are."""
         stamps = pd.Series(at if isinstance(at, (pd.Series, pd.Index, np.ndarray, list, tuple)) else [at])
         times, kind = read_times(stamps.reset_index(drop=True), "at")
-        if _kind(kind) != _kind(self.stamps_):
-            raise ValueError(f"`at` must be {_kind(self.stamps_)}, as the time column. Got {_kind(kind)} instead.")
+        if kind_of(kind) != kind_of(self.stamps_):
+            raise ValueError(f"`at` must be {kind_of(self.stamps_)}, as the time column. Got {kind_of(kind)} instead.")
         times = np.broadcast_to(times, (len(last), len(times)))
         lead = (times - last[:, None]) / self.step_
         bad = (lead <= 0) | (lead > self.horizon + 1e-9)
@@ -543,7 +463,7 @@ class NSACForecaster(AbstractEstimator):
 
     def _training(self, rows: int) -> dict[str, Any]:
         return {
-            "max_steps": int(min(300 + rows // 2, 1200)), "batch_size": int(min(128, rows)), "learning_rate": 1e-3,
+            "max_steps": int(min(300 + rows // 2, 2000)), "batch_size": int(min(128, rows)), "learning_rate": 2e-3,
             "weight_decay": 0.5, "validate_every": 150,
         }  # fmt: skip
 
@@ -589,46 +509,6 @@ def _scores(p: Prediction, lower: Tensor, upper: Tensor, y: Tensor) -> dict[str,
     return table | {"coverage_90": inside, "width_90": (upper - lower).mean().item()}  # pyright: ignore
 
 
-def _length(step: Any, record: Record) -> float | int:
-    if record.times.dtype == np.int64:
-        try:
-            length = pd.Timedelta(step).value if isinstance(step, str) else 0
-        except ValueError:
-            length = 0
-        if length <= 0:
-            raise ValueError(f"`step` must be a text such as '15min', as the times are dates. Got {step!r} instead.")
-        return length
-    if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 < step < np.inf:
-        raise ValueError(f"`step` must be a finite number above 0, as the times are numbers. Got {step!r} instead.")
-    return float(step)
-
-
-def _steps(times: np.ndarray, step: float | int) -> np.ndarray:
-    return (times - times.min()) / step
-
-
-def _thinned(rows: np.ndarray, most: int) -> np.ndarray:
-    """Evenly spaced rows, the last one among them."""
-    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)]
-
-
-def _typical_change(windows: Windows, rows: np.ndarray) -> np.ndarray:
-    """Root mean square of `y` at each step ahead, where `change` is 1."""
-    total, count = torch.zeros(2, len(windows.change), dtype=torch.float64)
-    for some in torch.from_numpy(rows).split(4096):
-        y = windows.batch(some)["y"].double()
-        total, count = total + y.square().nansum(0), count + (~y.isnan()).sum(0)
-    size = (total / count.clamp(min=1)).sqrt()
-    return torch.where(size > 0, size, size[size > 0].mean() if (size > 0).any() else 1.0).numpy()
-
-
-def _typical(sizes: Tensor) -> Tensor:
-    """Median over rows; the root mean square if most are 0, and 1 if all are."""
-    median, rms = sizes.median(0).values, sizes.square().mean(0).sqrt()
-    typical = torch.where(median > 0, median, rms)
-    return torch.where(typical > 0, typical, 1.0)
-
-
 def _interpolate(steps: Tensor, start: Tensor, lead: np.ndarray) -> Tensor:
     """Values at fractional steps ahead, (..., series, times), of values at whole ones, (..., series, horizon)."""
     first = start[:, None].expand(*steps.shape[:-1], 1)
@@ -639,13 +519,6 @@ def _interpolate(steps: Tensor, start: Tensor, lead: np.ndarray) -> Tensor:
     share = torch.as_tensor(lead) - left
     a, b = path.gather(-1, left), path.gather(-1, left + 1)
     return a + share * (b - a)
-
-
-def _kind(stamps: Any) -> str:
-    """What a time column of this dtype holds."""
-    if stamps == np.dtype(np.float64):
-        return "numbers"
-    return "dates without a zone" if getattr(stamps, "tz", None) is None else "dates with a zone"
 
 
 def _key(name: Any) -> str | int | None:

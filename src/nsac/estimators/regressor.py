@@ -58,7 +58,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
     Attributes:
         members_: the fitted methods.
         chosen_: the weight decay that was taken, if any was tried.
-        data_: number of training rows, and a fingerprint of them.
+        data_: number of training rows, a fingerprint of them, and the names of the targets if y had any.
         calibration_: what corrects their mixture.
         n_features_in_, feature_names_in_: columns of X; the latter only if X was a frame with names.
     """
@@ -112,7 +112,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         calibration, rest = np.sort(order[:aside]), np.sort(order[aside:])
         self.centre_, self.scale_ = target[rest].mean(0), _deviation(target[rest], y)
         parts["y"] = torch.as_tensor((target - self.centre_) / self.scale_, dtype=torch.float32)
-        self.data_ = {"rows": n, "sha256": _fingerprint(parts)}
+        self.data_ = {"rows": n, "sha256": _fingerprint(parts), "targets": _target_names(y)}
         data = TensorData(**parts)
         seen = data.batch(torch.as_tensor(rest))
         self.examples_ = data.batch(torch.as_tensor(rest[random.permutation(len(rest))[:EXAMPLES]]))
@@ -286,11 +286,11 @@ def _target(y: Any, who: str) -> np.ndarray:
     """Targets, (n,) or (n, outputs), finite."""
     if y is None:
         raise ValueError(f"{who} requires y to be passed, but the target y is None.")
-    names = _target_names(y)
     try:
         values: Any = check_array(y, ensure_2d=False, dtype="float64", ensure_all_finite=False, input_name="y")
     except ValueError as err:
-        raise ValueError(f"Input y must hold numbers, (n,) or (n, outputs), in {', '.join(names)}: {err}") from None
+        names = ", ".join(f"column {name!r}" for name in _target_names(y)) or "y"
+        raise ValueError(f"Input y must hold numbers, (n,) or (n, outputs), in {names}: {err}") from None
     if values.ndim not in (1, 2):
         raise ValueError(f"Input y must have shape (n,) or (n, outputs). Got {values.shape} instead.")
     bad = np.argwhere(~np.isfinite(values))
@@ -298,26 +298,32 @@ def _target(y: Any, who: str) -> np.ndarray:
         row, *column = bad[0]
         what = "NaN" if np.isnan(values[*bad[0]]) else "infinity"
         raise ValueError(
-            f"Input y contains {what}: {names[column[0] if column else 0]}, row {row} ({len(bad)} such values). "
+            f"Input y contains {what}: {_called(y, column[0] if column else 0)}, row {row} ({len(bad)} such values). "
             "Leave out rows without a target."
         )
     return values
 
 
 def _target_names(y: Any) -> list[str]:
+    """Empty if `y` has none."""
     if hasattr(y, "columns"):
-        return [f"column {name!r}" for name in y.columns]
-    if getattr(y, "name", None) is not None:
-        return [f"column {y.name!r}"]
-    shape = getattr(y, "shape", (0,))
-    return [f"column {i} of y" for i in range(shape[1])] if len(shape) > 1 else ["y"]
+        return [str(name) for name in y.columns]
+    return [] if getattr(y, "name", None) is None else [str(y.name)]
+
+
+def _called(y: Any, i: int) -> str:
+    """What a message calls output i."""
+    names = _target_names(y)
+    if names:
+        return f"column {names[i]!r}"
+    return f"column {i} of y" if len(getattr(y, "shape", (0,))) > 1 else "y"
 
 
 def _deviation(values: np.ndarray, y: Any) -> np.ndarray:
     scale = values.std(0)
     for i in np.flatnonzero(scale <= 1e-12 * np.abs(values.mean(0))):
         raise ValueError(
-            f"The target ({_target_names(y)[i]}) must vary. It is {values[0, i]:g} in all rows that are trained on. "
+            f"The target ({_called(y, int(i))}) must vary. It is {values[0, i]:g} in all rows that are trained on. "
             "There is nothing to learn; look at the data."
         )
     return scale

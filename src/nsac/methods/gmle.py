@@ -24,7 +24,7 @@ class GaussianMLE(AbstractTrainable):
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """One: nothing is random."""
-        return Draws(*self.head(self.trunk(batch)))
+        return self.head.normal(self.trunk(batch))
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Negative log-likelihood."""

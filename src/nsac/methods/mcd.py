@@ -32,7 +32,7 @@ class MCDropout(AbstractTrainable):
     def _drop(self, features: Features, shape: tuple[int, ...], generator: torch.Generator | None) -> Draws:
         hidden = features.hidden
         kept = torch.rand((*shape, hidden.shape[-1]), generator=generator, device=hidden.device) >= self.rate
-        return Draws(*self.head(features._replace(hidden=hidden * kept / (1 - self.rate))))
+        return self.head.normal(features._replace(hidden=hidden * kept / (1 - self.rate)))
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Negative log-likelihood under one mask per row."""

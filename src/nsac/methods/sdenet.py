@@ -43,7 +43,7 @@ class SDENet(AbstractTrainable):
         for n in range(self.steps):
             t = torch.full_like(h[..., :1], n * dt)
             h = h + self.drift(torch.cat([h, t], -1)) * dt + scale * dt**0.5 * noise[n]
-        return Draws(*self.head(features._replace(hidden=h)))
+        return self.head.normal(features._replace(hidden=h))
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """One per path; all rows meet the same Brownian motion."""

@@ -281,11 +281,12 @@ def amplitude(x: Tensor, typical: Tensor) -> Tensor:
 
 
 class WindowEncoder(AbstractEncoder):
-    """Regular windows (`x`, (B, L, V), NaN = missing) to one token per variable; their mean asks.
+    """Regular windows (`x`, (B, L, V), NaN = missing) to one token per variable; all of them ask.
 
     A variable's token sees its differences to its last known value, that value, and which variable it is. `calendar`,
     (B, G), known in advance, is one more token; a variable that would be alone gets a constant one. Holes are bridged
-    by straight lines, and flags say where they are; a variable with no value in the window is masked.
+    by straight lines, and flags say where they are; a variable with no value in the window is masked. The query is a
+    linear map of all tokens side by side, so that what asks knows which variable moved.
 
     Args:
         length: steps of a window.
@@ -325,6 +326,7 @@ class WindowEncoder(AbstractEncoder):
         self.calendar = seeded_mlp(calendar, width, width, seed + 2) if calendar else None
         alone = variables == 1 and not calendar  # with a single key there is nothing to choose, hence nothing to doubt
         self.company = seeded(lambda: nn.Embedding(1, width), seed + 2) if alone else None
+        self.query = seeded_linear((variables + (calendar > 0 or alone)) * width, width, seed + 3)
         self.described = (6 if missing else 5) * variables
 
     @override
@@ -363,13 +365,6 @@ class WindowEncoder(AbstractEncoder):
             tokens = torch.cat([tokens, self.company.weight.expand(len(tokens), 1, -1)], 1)
         if tokens.shape[1] > self.variables:
             mask = None if mask is None else torch.nn.functional.pad(mask, (0, 1))
-        query = mean_token(tokens, mask)
+        known = tokens if mask is None else tokens.masked_fill(mask.unsqueeze(-1), 0)
+        query = self.query(known.flatten(1)).unsqueeze(1)
         return Encoded(tokens, query, mask=mask, skip=change.flatten(1) if self.skip_dim else None)
-
-
-def mean_token(tokens: Tensor, mask: Tensor | None) -> Tensor:
-    """Mean over the tokens that are not masked, (B, 1, token_dim)."""
-    if mask is None:
-        return tokens.mean(1, keepdim=True)
-    keep = (~mask).to(tokens.dtype).unsqueeze(-1)
-    return (tokens * keep).sum(1, keepdim=True) / keep.sum(1, keepdim=True).clamp(min=1)

@@ -10,7 +10,7 @@ from typing_extensions import override
 from nsac._checks import check_choice, check_dtype, check_known, check_shape
 from nsac.layers.clock import TimeMode
 from nsac.layers.init import seeded, seeded_linear
-from nsac.models.encoders import ROUGH_FLOOR, AbstractEncoder, Batch, Encoded, mean_token
+from nsac.models.encoders import ROUGH_FLOOR, AbstractEncoder, Batch, Encoded
 
 THUMBNAIL, GRID = 6, 4
 """Pixels of a thumbnail's side, and places of an averaged map."""
@@ -96,7 +96,7 @@ class FrameEncoder(AbstractEncoder):
         tokens = maps.flatten(2).mT.unflatten(0, (len(x), -1)).flatten(1, 2)
         whole = tokens.flatten(1)
         tokens = tokens + self.place.weight
-        query = mean_token(tokens, None) if self.ask is None else gelu(self.ask(whole)).unsqueeze(1)
+        query = tokens.mean(1, keepdim=True) if self.ask is None else gelu(self.ask(whole)).unsqueeze(1)
         return Encoded(tokens, query)
 
 

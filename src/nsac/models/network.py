@@ -10,7 +10,7 @@ from torch.nn.functional import gelu, linear
 
 from nsac._checks import warn_single_key
 from nsac.core import matched_normal
-from nsac.layers import Attention
+from nsac.layers import Attention, Draws
 from nsac.layers.attention import Project
 from nsac.layers.init import seeded_linear, seeded_mlp
 from nsac.models.encoders import AbstractEncoder, Batch, Encoded
@@ -95,6 +95,10 @@ class Trunk(nn.Module):
         return Features(gelu(self.linear(attended)), seen.skip)
 
 
+LOG_STD = (-10.0, 3.0)
+"""Range of the logarithm of a deviation; far from the data a linear read-out would leave every scale behind."""
+
+
 class Head(nn.Module):
     """Linear read-out of several kinds of numbers per output; the first kind also sees the skip, linearly.
 
@@ -119,9 +123,11 @@ class Head(nn.Module):
             first = first + self.skip(features.skip).unsqueeze(-2)
         return tuple(kind if self.per_query else kind.squeeze(-2) for kind in (first, *others))
 
+    def normal(self, features: Features) -> Draws:
+        """Mean and log standard deviation, the two kinds of a Gaussian read-out; deviations in their range."""
+        mean, log_std = self(features)
+        return Draws(mean, log_std.clamp(*LOG_STD))
 
-LOG_STD = (-10.0, 3.0)
-"""Range of the logarithm of a deviation; far from the data a linear read-out would leave every scale behind."""
 
 SILENCE = 1e-6
 """Deviation of the mean below which draws do not differ: no noise in the logits can say anything there."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from nsac.bench.task import Protocols, TablePart, Task, task
-from nsac.bench.tasks.tables import standardised, tensor
+from nsac.bench.tasks.tables import tensor
 from nsac.datasets import Bearing, load_bearing
 from nsac.datasets.vibration import degradation
 from nsac.methods import Problem
@@ -36,11 +36,15 @@ _LABEL = (
     "cut to whole thousands of rows, so their last row, with label 1, comes before the end of life: 13 % before in 1_4 "
     "and 1_5, up to 6 % in 1_1 to 1_3. "
 )
+_RANKS = (
+    "Of each input the model sees its rank among the training rows, between -1.7 and 1.7, so that what is beyond is "
+    "at the end: features of other rigs are up to 600 training deviations off."
+)
 _PAPER = (
     _LABEL + "Each window is a row: the logarithm of energy and deviation, the other five features per axis, and a "
     "clock from 0 to 1 over the run. The clock is scaled by the length of the run it is in, so it tells the model "
     "how much of the test bearing's life is over, and the label is a function of it: this is what lets numbers be as "
-    "small as the paper's. {split} Inputs are standardised with the training rows."
+    "small as the paper's. {split} " + _RANKS
 )
 _PAPER_SPLIT = {
     "xjtu": "Windows of XJTU-SY bearings 1_1 to 1_3 are shuffled with the seed, 70 % train, 10 % choose weights, 10 % "
@@ -54,7 +58,7 @@ _SOUND = (
     _LABEL + f"Each window is a row: the features (logarithms of energy and deviation) averaged over the last "
     f"{ROLLING} windows, their difference from the median of the run's first {HEALTHY} windows (at the start of a run "
     f"the mean and the median of those there are so far), and the number of windows so far over {LIFE}: nothing of the "
-    f"future and nothing about the end of life is known. {{split}} Inputs are standardised with the training rows."
+    f"future and nothing about the end of life is known. {{split}} " + _RANKS
 )
 _SOUND_SPLIT = {
     "xjtu": f"One of the five bearings under operating condition 1 tests (the seed says which), the next one chooses "
@@ -93,6 +97,15 @@ def logged(run: Bearing) -> np.ndarray:
     return features.reshape(len(features), -1)
 
 
+def ranks(x: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Share of the known rows below each number, column by column, spread to mean 0 and variance 1 of the known."""
+    places = [
+        (np.searchsorted(column, values) + np.searchsorted(column, values, "right")) / 2
+        for values, column in zip(x.T, np.sort(known, 0).T, strict=True)
+    ]
+    return np.sqrt(3) * (2 * np.stack(places, 1) / len(known) - 1)
+
+
 def build(name: str, protocol: Protocols, seed: int, load: Load = load_bearing) -> Task:
     """A task of bearings; `load` gives a run by rig and name."""
     parts = _paper_parts(name, seed, load) if protocol == "paper" else _sound_parts(name, seed, load)
@@ -101,9 +114,7 @@ def build(name: str, protocol: Protocols, seed: int, load: Load = load_bearing) 
     back = tensor([mean]), tensor([std])
     data = {}
     for part, (x, y) in parts.items():
-        both = np.concatenate([train_x, x])
-        scaled = standardised(both, np.arange(len(train_x)))[len(train_x) :]
-        data[part] = TablePart(*back, x=tensor(scaled), y=tensor((y[:, None] - mean) / std))
+        data[part] = TablePart(*back, x=tensor(ranks(x, train_x)), y=tensor((y[:, None] - mean) / std))
     template, split = (_PAPER, _PAPER_SPLIT) if protocol == "paper" else (_SOUND, _SOUND_SPLIT)
     problem = Problem("table", train_x.shape[1], 1)
     text = template.format(split=split[name])
