@@ -215,3 +215,22 @@ def test_far_from_the_data_deviations_stay_in_range(name):
     method = METHODS[name](Problem("table", 3, 1))
     log_std = method.predict({"x": torch.full((4, 3), 1e6), "y": torch.zeros(4, 1)}).log_std_draws
     assert log_std.min() >= -10 and log_std.max() <= 3
+
+
+@pytest.mark.parametrize("name", ["nsac", "gmle"])
+def test_targets_share_weights_and_take_turns_in_a_row(name):
+    method = METHODS[name](Problem("windows", 3, 8, length=6, skip=True, targets=(2, 0)))
+    for part, parameter in method.named_parameters():
+        if part.split(".")[-2] in ("linear", "attended", "direct"):
+            parameter.data.zero_()
+    weight, bias = (parameter for part, parameter in method.named_parameters() if ".skip." in f".{part}")
+    x = torch.randn(5, 6, 3, generator=torch.Generator().manual_seed(0))
+    mean = method.predict({"x": x, "y": torch.zeros(5, 8)}).mean.unflatten(-1, (4, 2))  # step, target
+    expected = (x - x[:, -1:]).mT[:, [2, 0]] @ weight.T + bias
+    torch.testing.assert_close(mean, expected.mT, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("outputs", "targets"), [(7, (0, 1)), (8, (0, 3))])
+def test_targets_must_fit(outputs, targets):
+    with pytest.raises(ValueError, match="`targets` must be"):
+        Problem("windows", 3, outputs, length=6, targets=targets)

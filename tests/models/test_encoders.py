@@ -62,7 +62,7 @@ def test_a_window_keeps_its_numbers_when_nothing_is_missing(generator):
     x = torch.randn(2, 8, 3, generator=generator)
     encoder = WindowEncoder(8, 3, skip=True)
     encoded = encoder({"x": x})
-    torch.testing.assert_close(encoded.skip, (x - x[:, -1:]).mT.flatten(1))
+    torch.testing.assert_close(encoded.skip, (x - x[:, -1:]).mT.flatten(1).unsqueeze(1))
     assert encoded.mask is None
 
 
@@ -71,6 +71,13 @@ def test_what_asks_knows_which_variable_moved(generator):
     encoder = WindowEncoder(8, 3)
     first, second = encoder({"x": x}).query, encoder({"x": x[..., [1, 0, 2]]}).query
     assert (first - second).abs().max() > 1e-3
+
+
+def test_several_targets_ask_each_for_themselves(generator):
+    x = torch.randn(2, 8, 3, generator=generator)
+    encoded = WindowEncoder(8, 3, skip=True, targets=(2, 0))({"x": x})
+    torch.testing.assert_close(encoded.query, encoded.tokens[:, [2, 0]])
+    torch.testing.assert_close(encoded.skip, (x - x[:, -1:]).mT[:, [2, 0]])
 
 
 def test_a_calendar_is_one_more_token(generator):

@@ -60,6 +60,9 @@ class Problem:
     """windows: whether the head sees the window directly"""
     amplitudes: tuple[float, ...] = ()
     """windows: typical amplitude of each variable; if given, differences are seen in units of that in the window"""
+    targets: tuple[int, ...] = ()
+    """windows: positions of the variables that are predicted, if several are; each asks for itself, all share weights.
+    Outputs are all of them one step ahead, all of them two steps ahead, and so on"""
     missing_targets: bool = False
     """whether targets may be NaN, that is not observed: likelihoods leave them out, row by row and output by output"""
     network: NetworkConfig = field(default_factory=NetworkConfig)
@@ -71,6 +74,13 @@ class Problem:
         check_int("inputs", self.inputs, least=0 if self.kind == "table" and self.levels else 1)
         check_int("outputs", self.outputs)
         check_int("length", self.length, least=1 if self.kind in ("windows", "frames") else 0)
+        if self.targets and (self.kind != "windows" or self.outputs % len(self.targets)):
+            raise ValueError(
+                "`targets` must be of windows, and `outputs` a multiple of how many there are. Got "
+                f"{len(self.targets)} targets of {self.kind} and {self.outputs} outputs instead."
+            )
+        if any(not 0 <= place < self.inputs for place in self.targets):
+            raise ValueError(f"`targets` must be positions among {self.inputs} variables. Got {self.targets} instead.")
         if self.missing and self.kind in ("series", "frames"):
             raise ValueError(
                 f"`missing` must be False for {self.kind}. Got True instead. Mask what is missing (`mask`)."
@@ -84,7 +94,7 @@ class Problem:
             return SeriesEncoder(self.inputs, self.time_scale, seed=seed)
         if self.kind == "windows":
             sizes = self.length, self.inputs, self.calendar
-            return WindowEncoder(*sizes, self.missing, self.skip, self.amplitudes, seed=seed)
+            return WindowEncoder(*sizes, self.missing, self.skip, self.amplitudes, self.targets, seed=seed)
         return FrameEncoder(self.inputs, self.length, self.stack, self.size, seed=seed)
 
 

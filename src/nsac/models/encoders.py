@@ -25,7 +25,7 @@ class Encoded(NamedTuple):
     times: Tensor | None = None  # (B, T)
     query_times: Tensor | None = None  # (B, Q)
     mask: Tensor | None = None  # (B, T), True = ignore
-    skip: Tensor | None = None  # (B, skip_dim), a straight path to the mean
+    skip: Tensor | None = None  # (B, Q, skip_dim), a straight path to the mean
 
 
 class AbstractEncoder(nn.Module, ABC):
@@ -39,6 +39,8 @@ class AbstractEncoder(nn.Module, ABC):
     query_dim: int
     skip_dim: int
     """0: the head sees only what was attended"""
+    asking: int = 1
+    """queries whose outputs make one row, if not `per_query`: output i of query q is column i * asking + q"""
     described: int
     """numbers of `describe`"""
     time_scale: float = 1.0
@@ -119,12 +121,12 @@ class TableEncoder(AbstractEncoder):
         row = torch.cat([known, *([absent.to(x.dtype)] if self.missing else []), *kinds], -1)
         query = self.query(row).unsqueeze(1)
         if self.tokens == "slots":
-            return Encoded(gelu(self.slots(row)).unflatten(-1, (-1, self.token_dim)), query, skip=row)
+            return Encoded(gelu(self.slots(row)).unflatten(-1, (-1, self.token_dim)), query, skip=row.unsqueeze(1))
         tokens = torch.cat([self.value(known), *(kind.unsqueeze(1) for kind in kinds)], 1)
         mask = None
         if self.missing or kinds:
             mask = torch.cat([absent, *((batch["c"][:, i : i + 1] == 0) for i in range(len(kinds)))], 1)
-        return Encoded(tokens, query, mask=mask, skip=row)
+        return Encoded(tokens, query, mask=mask, skip=row.unsqueeze(1))
 
     def _check_levels(self, batch: Batch) -> None:
         sizes = [len(embed.weight) for embed in self.levels]  # pyright: ignore[reportArgumentType]
@@ -285,8 +287,9 @@ class WindowEncoder(AbstractEncoder):
 
     A variable's token sees its differences to its last known value, that value, and which variable it is. `calendar`,
     (B, G), known in advance, is one more token; a variable that would be alone gets a constant one. Holes are bridged
-    by straight lines, and flags say where they are; a variable with no value in the window is masked. The query is a
-    linear map of all tokens side by side, so that what asks knows which variable moved.
+    by straight lines, and flags say where they are; a variable with no value in the window is masked. A linear map of
+    all tokens side by side asks, so that it is known which variable moved. Of several targets each asks for itself,
+    with its own token, and all share weights.
 
     Args:
         length: steps of a window.
@@ -296,6 +299,7 @@ class WindowEncoder(AbstractEncoder):
         skip: whether the head sees the window directly.
         amplitudes: typical amplitude of each variable in a window. If given, differences are seen in units of the
             amplitude that the variable has in this window, and its logarithm is seen too.
+        targets: positions of the variables that are predicted, if there are several.
         width: size of a token.
         seed: fixes the initial weights.
     """
@@ -312,21 +316,24 @@ class WindowEncoder(AbstractEncoder):
         missing: bool = False,
         skip: bool = False,
         amplitudes: Sequence[float] = (),
+        targets: Sequence[int] = (),
         width: int = 64,
         seed: int = 0,
     ):
         super().__init__()
+        self.targets, self.asking = list(targets), max(1, len(targets))
         self.length, self.variables, self.missing, self.relative = length, variables, missing, bool(amplitudes)
         if self.relative:
             self.register_buffer("amplitudes", torch.tensor(list(amplitudes)))
         self.token_dim = self.query_dim = width
-        self.skip_dim = length * variables if skip else 0
+        self.skip_dim = length * (1 if targets else variables) if skip else 0
         self.token = seeded_mlp(length * (2 if missing else 1) + (2 if amplitudes else 1), width, width, seed)
         self.identity = seeded(lambda: nn.Embedding(variables, width), seed + 1)
         self.calendar = seeded_mlp(calendar, width, width, seed + 2) if calendar else None
         alone = variables == 1 and not calendar  # with a single key there is nothing to choose, hence nothing to doubt
         self.company = seeded(lambda: nn.Embedding(1, width), seed + 2) if alone else None
-        self.query = seeded_linear((variables + (calendar > 0 or alone)) * width, width, seed + 3)
+        whole = (variables + (calendar > 0 or alone)) * width
+        self.query = None if targets else seeded_linear(whole, width, seed + 3)
         self.described = (6 if missing else 5) * variables
 
     @override
@@ -366,5 +373,8 @@ class WindowEncoder(AbstractEncoder):
         if tokens.shape[1] > self.variables:
             mask = None if mask is None else torch.nn.functional.pad(mask, (0, 1))
         known = tokens if mask is None else tokens.masked_fill(mask.unsqueeze(-1), 0)
-        query = self.query(known.flatten(1)).unsqueeze(1)
-        return Encoded(tokens, query, mask=mask, skip=change.flatten(1) if self.skip_dim else None)
+        if self.query is None:
+            query, straight = known[:, self.targets], change[:, self.targets]
+        else:
+            query, straight = (each.unsqueeze(1) for each in (self.query(known.flatten(1)), change.flatten(1)))
+        return Encoded(tokens, query, mask=mask, skip=straight if self.skip_dim else None)

@@ -74,7 +74,7 @@ class Features(NamedTuple):
     """What a head reads."""
 
     hidden: Tensor  # (N, B, Q, hidden)
-    skip: Tensor | None  # (B, skip_dim)
+    skip: Tensor | None  # (B, Q, skip_dim)
 
 
 class Trunk(nn.Module):
@@ -112,7 +112,7 @@ class Head(nn.Module):
     def __init__(self, trunk: Trunk, outputs: int, kinds: int, seed: int = 0):
         super().__init__()
         encoder = trunk.network.encoder
-        self.kinds, self.per_query = kinds, encoder.per_query
+        self.kinds, self.per_query, outputs = kinds, encoder.per_query, outputs // encoder.asking
         self.linear = seeded_linear(trunk.network.config.hidden, kinds * outputs, seed)
         self.skip = seeded_linear(encoder.skip_dim, outputs, seed + 1) if encoder.skip_dim else None
 
@@ -120,13 +120,18 @@ class Head(nn.Module):
         """One tensor per kind, (N, B, outputs), or (N, B, Q, outputs) where every query has its own."""
         first, *others = self.linear(features.hidden).chunk(self.kinds, -1)
         if self.skip is not None and features.skip is not None:
-            first = first + self.skip(features.skip).unsqueeze(-2)
-        return tuple(kind if self.per_query else kind.squeeze(-2) for kind in (first, *others))
+            first = first + self.skip(features.skip)
+        return tuple(kind if self.per_query else _row(kind) for kind in (first, *others))
 
     def normal(self, features: Features) -> Draws:
         """Mean and log standard deviation, the two kinds of a Gaussian read-out; deviations in their range."""
         mean, log_std = self(features)
         return Draws(mean, log_std.clamp(*LOG_STD))
+
+
+def _row(asked: Tensor) -> Tensor:  # n b q o -> n b (o q)
+    """Outputs of all queries as one row."""
+    return asked.mT.flatten(-2)
 
 
 SILENCE = 1e-6
@@ -149,7 +154,7 @@ class LinearReader(nn.Module):
     def __init__(self, network: Network, outputs: int, seed: int = 0):
         super().__init__()
         config, encoder = network.config, network.encoder
-        self.heads, self.per_query = config.num_heads, encoder.per_query
+        self.heads, self.per_query, outputs = config.num_heads, encoder.per_query, outputs // encoder.asking
         self.query = seeded_mlp(encoder.query_dim, config.hidden, config.hidden, seed)
         self.gate = seeded_linear(config.hidden, config.d_model, seed + 1)
         self.attended = seeded_linear(config.d_model, 2 * outputs, seed + 2)
@@ -197,15 +202,18 @@ class LinearReader(nn.Module):
         else:
             out = self.attended(out)
         mean, log_std = (out + self.direct(h)).chunk(2, -1)
+        straight = self.skip(seen.skip) if self.skip is not None and seen.skip is not None else None
+        if not self.per_query:  # the rest is done for a row as a whole
+            mean, log_std = (_row(each).unsqueeze(-2) for each in (mean, log_std))
+            straight = straight if straight is None else _row(straight).unsqueeze(-2)
         low, high = LOG_STD
         if doubt is None:
             log_std = log_std.clamp(low, high)
         else:
             variance, least = doubt()
-            mean = _vary(mean, variance.unsqueeze(-1), noise[:, 0, :, 0].unsqueeze(-1))
+            mean = _vary(mean, variance.unsqueeze(-1), noise[:, 0, :, 0, : mean.shape[-2]].unsqueeze(-1))
             log_std = torch.maximum(log_std, least.clamp(min=low)).clamp(max=high)
-        if self.skip is not None and seen.skip is not None:
-            mean = mean + self.skip(seen.skip).unsqueeze(-2)
+        mean = mean if straight is None else mean + straight
         return (mean, log_std) if self.per_query else (mean.squeeze(-2), log_std.squeeze(-2))
 
 

@@ -62,8 +62,9 @@ def build(name: str, protocol: Protocols, seed: int, frame: pd.DataFrame, settin
     shape = setting.lookback, setting.horizon, targets, change, calendar, setting.season
     parts = {part: WindowPart(*unit, values, inside[part], *shape) for part in PARTS}
     problem = Problem(
-        "windows", len(columns), setting.horizon * len(targets), length=setting.lookback, calendar=calendar.shape[1]
-    )
+        "windows", len(columns), setting.horizon * len(targets), length=setting.lookback, calendar=calendar.shape[1],
+        targets=tuple(targets) if len(targets) > 1 else (),
+    )  # fmt: skip
     unit_name = "min-max" if setting.min_max else "training standard deviations"
     naive = ("persistence", "seasonal", "ridge")
     return Task(name, protocol, seed, text, unit_name, problem, **parts, naive=naive)
