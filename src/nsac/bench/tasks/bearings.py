@@ -24,6 +24,9 @@ ROLLING = 50
 HEALTHY = 200
 """First windows of a run, whose median is the healthy state the run is compared with."""
 
+LEAST_SPREAD = 1e-3
+"""Of a feature in the healthy state."""
+
 BLOCK = 250
 """Neighbouring windows that stay together when a run is cut in two."""
 
@@ -38,7 +41,7 @@ _LABEL = (
 )
 _RANKS = (
     "Of each input the model sees its rank among the training rows, between -1.7 and 1.7, so that what is beyond is "
-    "at the end: features of other rigs are up to 600 training deviations off."
+    "at the end: features of other rigs are hundreds of training deviations off."
 )
 _PAPER = (
     _LABEL + "Each window is a row: the logarithm of energy and deviation, the other five features per axis, and a "
@@ -55,10 +58,12 @@ _PAPER_SPLIT = {
     "on the HUST bearing as it is, whose published label is linear.",
 }
 _SOUND = (
-    _LABEL + f"Each window is a row: the features (logarithms of energy and deviation) averaged over the last "
-    f"{ROLLING} windows, their difference from the median of the run's first {HEALTHY} windows (at the start of a run "
-    f"the mean and the median of those there are so far), and the number of windows so far over {LIFE}: nothing of the "
-    f"future and nothing about the end of life is known. {{split}} " + _RANKS
+    _LABEL
+    + f"Each window but the first {ROLLING} is a row: the features (logarithms of energy and deviation) averaged over "
+    f"the last {ROLLING} windows, as differences from the median of the run's first {HEALTHY} windows in median "
+    f"absolute deviations of those (as long as there are fewer, of those there are), and the number of windows so far over {LIFE}: "
+    "levels tell the rig and not its wear, and nothing of the future and nothing about the end of life is known. {split} "
+    + _RANKS
 )
 _SOUND_SPLIT = {
     "xjtu": f"One of the five bearings under operating condition 1 tests (the seed says which), the next one chooses "
@@ -79,15 +84,18 @@ def paper_rows(run: Bearing) -> Rows:
 
 
 def sound_rows(run: Bearing) -> Rows:
-    """What is known at each window without knowing the future, and labels."""
+    """How far windows are from the run's healthy state, without knowing the future, and labels; not of the first."""
     now = logged(run)
     total = np.cumsum(np.pad(now, ((1, 0), (0, 0))), 0)
     end = np.arange(1, len(now) + 1)
     start = np.maximum(end - ROLLING, 0)
     mean = (total[end] - total[start]) / (end - start)[:, None]
-    so_far = np.array([np.median(now[: i + 1], 0) for i in range(min(HEALTHY, len(now)))])  # of what was seen by then
-    healthy = so_far[np.minimum(np.arange(len(now)), len(so_far) - 1)]
-    return np.column_stack([mean, mean - healthy, np.arange(len(now)) / LIFE]), degradation(len(now))
+    known = np.minimum(np.arange(len(now)), HEALTHY - 1)  # at the start of a run: what was seen by then
+    median = np.array([np.median(now[: i + 1], 0) for i in range(min(HEALTHY, len(now)))])
+    spread = np.array([np.median(np.abs(now[: i + 1] - centre), 0) for i, centre in enumerate(median)])
+    away = (mean - median[known]) / np.maximum(spread[known], LEAST_SPREAD)
+    rows, labels = np.column_stack([away, np.arange(len(now)) / LIFE]), degradation(len(now))
+    return rows[ROLLING:], labels[ROLLING:]
 
 
 def logged(run: Bearing) -> np.ndarray:
