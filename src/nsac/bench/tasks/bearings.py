@@ -61,9 +61,9 @@ _SOUND = (
     _LABEL
     + f"Each window but the first {ROLLING} is a row: the features (logarithms of energy and deviation) averaged over "
     f"the last {ROLLING} windows, as differences from the median of the run's first {HEALTHY} windows in median "
-    f"absolute deviations of those (as long as there are fewer, of those there are), and the number of windows so far over {LIFE}: "
-    "levels tell the rig and not its wear, and nothing of the future and nothing about the end of life is known. {split} "
-    + _RANKS
+    "absolute deviations of those (as long as there are fewer, of those there are), and the number of windows so far "
+    f"over {LIFE}: levels tell the rig and not its wear, and nothing of the future and nothing about the end of life "
+    "is known. {split} " + _RANKS
 )
 _SOUND_SPLIT = {
     "xjtu": f"One of the five bearings under operating condition 1 tests (the seed says which), the next one chooses "
