@@ -11,6 +11,12 @@ torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def double() -> None:
+    """Every test begins in double precision, whatever a thread of the one before left behind."""
+    torch.set_default_dtype(torch.float64)
+
+
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=0, help="shake the random numbers of all tests")
 
