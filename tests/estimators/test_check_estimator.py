@@ -1,5 +1,8 @@
+import threading
+
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -8,6 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator, estimator_checks_gen
 from table_problems import numbers, quick
 
 from nsac import NSACRegressor
+from nsac.estimators.base import alone
 
 LEARNING = {"max_steps": 60, "learning_rate": 0.02, "ema": None, "batch_size": 32}
 """Numbers with which a single small run learns enough for the checks of scores."""
@@ -54,3 +58,27 @@ def test_parallel_fits_and_predictions_are_those_of_one_process(backend):
         predicted = parallel(delayed(each.predict)(x) for each in fitted)
     for mine, other, values in zip(fitted, same, predicted, strict=True):
         assert np.array_equal(mine.predict(x), other.predict(x)) and np.array_equal(mine.predict(x), values)
+
+
+def test_threads_leave_the_callers_settings_as_they_were():
+    entered, leave = threading.Event(), threading.Event()
+
+    def first():
+        with alone():
+            entered.set()
+            leave.wait(10)
+
+    def second():
+        with alone():
+            seen.append(torch.get_default_dtype())
+
+    seen: list[torch.dtype] = []
+    threads = [threading.Thread(target=each) for each in (first, second)]
+    threads[0].start()
+    assert entered.wait(10)
+    threads[1].start()
+    assert not seen  # the second waits for its turn
+    leave.set()
+    for each in threads:
+        each.join(10)
+    assert seen == [torch.float32] and torch.get_default_dtype() == torch.float64

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
@@ -36,6 +37,8 @@ TRIED, ENOUGH = 3, 400
 """Members that are trained with every candidate: three, or one if it has so many validation rows."""
 LARGEST = 100_000
 """No size in a model file may be larger."""
+
+_TURN = threading.RLock()
 
 Part = tuple[np.ndarray, np.ndarray]
 """Row numbers a member trains on, and those that choose its weights."""
@@ -219,15 +222,19 @@ class Subset:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """One thread and single precision by default: bits must depend on neither the machine nor the caller's settings."""
-    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
-    torch.set_num_threads(1)
-    torch.set_default_dtype(torch.float32)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.set_default_dtype(dtype)
+    """One thread and single precision by default: bits must depend on neither the machine nor the caller's settings.
+
+    Both settings are those of the whole process, so threads of the caller take turns.
+    """
+    with _TURN:
+        threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+        torch.set_num_threads(1)
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            torch.set_default_dtype(dtype)
 
 
 def random_parts(rows: int, folds: int, random: np.random.RandomState) -> list[Part]:
