@@ -67,7 +67,7 @@ def test_records_are_tabled(tmp_path):
     for seed in (0, 1):
         config = untrained("nsac", seed=seed).config
         made = records.make_record(config, "trials", {}, {"success": 0.5 + 0.2 * seed}, {}, 1.0)
-        records.write_record(tmp_path, made)
+        records.DriveStore(tmp_path).write(made)
     (row,) = json.loads(call("table", "--results", tmp_path, "--json"))
     assert row["mean"] == pytest.approx(0.6) and row["n"] == 2
     assert "0.6" in call("table", "--results", tmp_path)

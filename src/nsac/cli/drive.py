@@ -126,20 +126,20 @@ def test(
     from dataclasses import asdict
 
     from nsac.driving.pilot import load_pilot
-    from nsac.driving.records import make_record, read_record, record_file, write_record
+    from nsac.driving.records import DriveStore, make_record, record_name
     from nsac.driving.school import other_road
     from nsac.driving.trials import TrialConfig, run_trials
 
     with _one_line():
-        pilot = load_pilot(model)
+        pilot, store = load_pilot(model), DriveStore(results)
         if pilot.task == "udacity":
             made = other_road(pilot)
-            write_record(results, made)
+            store.write(made)
         else:
             config = TrialConfig(first, tracks, trials, reactions=tuple(reactions.split(",")))  # type: ignore[arg-type]
-            path = record_file(results, pilot.config, "trials", asdict(config))
-            if path.is_file():
-                made = read_record(path)
+            name = record_name(pilot.config, "trials", asdict(config))
+            if name in store:
+                made = store.read(name)
             else:
                 start, count = time.process_time(), 0
 
@@ -153,7 +153,7 @@ def test(
                 details = {k: v for k, v in asdict(found).items() if k != "measures"}
                 numbers = asdict(config), found.measures, details, time.process_time() - start
                 made = make_record(pilot.config, "trials", *numbers)
-                write_record(results, made)
+                store.write(made)
     rows = [f"{name}: {'none' if value is None else f'{value:.4g}'}" for name, value in made.measures.items()]
     _say({"record": made.name, **made.measures}, as_json, *rows)
 
@@ -187,22 +187,22 @@ def figure(
     """The paper's closed-loop figure: map, distances, actions, saliency, and success in other colours."""
     from nsac.driving.figure import closed_loop_figure
     from nsac.driving.pilot import load_pilot
-    from nsac.driving.records import read_records
+    from nsac.driving.records import DriveStore
     from nsac.driving.world import World
 
     with _one_line():
         pilots = [load_pilot(model, "carracing") for model in models]
-        closed_loop_figure(pilots, World(), track, list(read_records(results, "trials"))).savefig(out)
+        closed_loop_figure(pilots, World(), track, DriveStore(results).of("trials")).savefig(out)
     console.print(f"Picture: {out}", soft_wrap=True)
 
 
 @drive.command()
 def table(results: Results = RESULTS, as_json: AsJson = False) -> None:
     """Mean and deviation over seeds of what was measured on the road."""
-    from nsac.driving.records import read_records, table_rows
+    from nsac.driving.records import DriveStore, table_rows
 
     with _one_line():
-        rows = table_rows(list(read_records(results)))
+        rows = table_rows(DriveStore(results).records())
     if not rows:
         stop(f"{results} has no records. Make some with `nsac drive test MODEL`.")
     if as_json:

@@ -1,10 +1,8 @@
 """Records of what happened on the road: one JSON file per pilot and test, whole or not there."""
 
-import hashlib
 import json
-import os
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from nsac.bench.config import NEURAL, RunConfig
-from nsac.bench.store import RecordError, commit, config_key, finite, machine, versions
-from nsac.training.disk import write_whole
+from nsac.bench.store import AbstractStore, commit, config_key, finite, machine, versions
 
-FORMAT, VERSION = "nsac-drive", 1
 RESULTS = Path("results/driving")
 """Where records are, unless another folder is named."""
 
@@ -64,45 +60,23 @@ def make_record(
     )  # fmt: skip
 
 
-def record_file(folder: str | os.PathLike, run: RunConfig, test: str, numbers: dict[str, Any]) -> Path:
-    """Where the record of a test is or would be."""
+def record_name(run: RunConfig, test: str, numbers: dict[str, Any]) -> str:
+    """Of the record of a test."""
     key = config_key(plain({"test": numbers, "run": run.to_dict()}))
-    return Path(folder) / f"{run.task}_{test}_{run.method}_{run.seed}_{key}.json"
+    return f"{run.task}_{test}_{run.method}_{run.seed}_{key}"
 
 
-def write_record(folder: str | os.PathLike, record: DriveRecord) -> Path:
-    """Keep a record, whole or not at all."""
-    facts = {"format": FORMAT, "version": VERSION, **asdict(record)}
-    facts["sha256"] = _digest(facts)
-    path = Path(folder) / f"{record.name}.json"
-    write_whole(path, (json.dumps(facts, sort_keys=True, allow_nan=False) + "\n").encode())
-    return path
+class DriveStore(AbstractStore[DriveRecord]):
+    """Records of the road."""
 
+    kind, format, command = DriveRecord, "nsac-drive", "nsac drive test"
 
-def read_record(path: str | os.PathLike) -> DriveRecord:
-    """One record, if it is whole and of a version that is known; otherwise `RecordError`."""
-    try:
-        facts = json.loads(Path(path).read_bytes())
-        told = facts.pop("sha256")
-        if told != _digest(facts):
-            raise ValueError("its content does not match its checksum")
-        if (facts.pop("format"), facts.pop("version")) != (FORMAT, VERSION):
-            raise ValueError("it has another format or version")
-        if set(facts) != {field.name for field in fields(DriveRecord)}:
-            raise ValueError("it does not have the fields of a record")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
-        raise RecordError(
-            f"Record {path} cannot be used: {err}. Delete it, and the same command makes it again."
-        ) from None
-    return DriveRecord(**facts)
+    def __init__(self, folder: str | Path = RESULTS):
+        super().__init__(folder)
 
-
-def read_records(folder: str | os.PathLike = RESULTS, test: str | None = None) -> Iterator[DriveRecord]:
-    """All records of a folder, or those of one test, in order of names."""
-    for path in sorted(Path(folder).glob("*.json")):
-        record = read_record(path)
-        if test in (None, record.test):
-            yield record
+    def of(self, test: str) -> list[DriveRecord]:
+        """Records of one test."""
+        return [record for record in self.records() if record.test == test]
 
 
 def table_rows(records: Iterable[DriveRecord]) -> list[dict[str, Any]]:
@@ -127,7 +101,3 @@ def _place(task: str, test: str, method: str) -> tuple:
 def plain(value: Any) -> Any:
     """As JSON gives it back: lists for tuples, None for what is not finite."""
     return json.loads(json.dumps(finite(value)))
-
-
-def _digest(facts: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
