@@ -14,6 +14,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
+from torch.nn.functional import pad
 
 from nsac._checks import check_choice
 from nsac.estimators.calibrated import Calibration
@@ -196,6 +197,7 @@ class AbstractEstimator(BaseEstimator, ABC):
 
     def _load_member(self, tensors: dict[str, Tensor], seed: int) -> AbstractMethod:
         member = METHODS[self.method](self.problem_, seed=seed).double()  # pyright: ignore[reportCallIssue]
+        tensors = _as_now(tensors, self.problem_.network.d_model)
         for name, tensor in member.state_dict().items():
             there = tensors.get(name)
             if there is None or there.shape != tensor.shape or there.is_floating_point() != tensor.is_floating_point():
@@ -295,6 +297,18 @@ def _grouped(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
             head = f"member.{number}"
         groups.setdefault(head, {})[rest] = tensor
     return groups
+
+
+def _as_now(tensors: dict[str, Tensor], d_model: int) -> dict[str, Tensor]:
+    """Tensors of a member by their present names.
+
+    Hidden layers once saw the query alone: the same function has weights 0 for what was attended to.
+    """
+    old, new = "reader.query.", "reader.hidden."
+    renamed = {new + name.removeprefix(old) if name.startswith(old) else name: t for name, t in tensors.items()}
+    if f"{old}0.weight" in tensors:
+        renamed[f"{new}0.weight"] = pad(renamed[f"{new}0.weight"], (0, d_model))
+    return renamed
 
 
 def _problem(values: dict[str, Any]) -> Problem:

@@ -24,7 +24,7 @@ CHUNK = 2048
 
 Readout = Literal["last", "all"] | int
 Selection = Literal["auto", "exact", "sqrt"]
-Project = Callable[[Tensor, slice], Tensor]
+Project = Callable[[Tensor, Tensor, slice], Tensor]
 
 
 class Gates(NamedTuple):
@@ -166,7 +166,8 @@ class Attention(nn.Module):
         """Attended values, (N, B, Q, d_model); N = 1 without `noise`, which is (N, topk, B, H, Q).
 
         Whoever needs a few linear functions of them passes `project`, which maps the values that a slice of queries
-        looks at, (D, K, B, H, q), to (C, K, B, H, q). The result is (N, B, Q, H * C), and a draw costs C instead of D.
+        looks at, (D, K, B, H, q), and what the queries would get of them without noise, (D, B, H, q), to
+        (C, K, B, H, q). The result is (N, B, Q, H * C), and a draw costs C instead of D.
         """
         return self._run(x, times, mask, query, query_times, causal, noise, project, None)
 
@@ -206,8 +207,12 @@ class Attention(nn.Module):
             logits = gates.mean.unsqueeze(0)
             if noise is not None and gates.var is not None:
                 logits = ou_sample(gates.mean, gates.var, noise[:, :n_selected, ..., rows])
-            weights = masked_softmax(logits, None if keep is None else keep[..., rows], dim=1)
-            attended.append(weigh(weights, values if project is None else project(values, rows)))
+            valid = None if keep is None else keep[..., rows]
+            weights = masked_softmax(logits, valid, dim=1)
+            if project is not None:
+                usual = weigh(masked_softmax(gates.mean.unsqueeze(0), valid, dim=1), values).squeeze(0)
+                values = project(values, usual, rows)
+            attended.append(weigh(weights, values))
             if cells is not None:
                 self._note(cells, q, k, v, index, potentials, t, gates, weights[0])
         heads = attended[0] if len(attended) == 1 else torch.cat(attended, -1)

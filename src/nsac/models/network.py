@@ -141,9 +141,10 @@ SILENCE = 1e-6
 class LinearReader(nn.Module):
     r"""Stochastic attention, read linearly: mean and log standard deviation of each draw.
 
-    $o_n = W\,(g(q) \odot a_n) + V h(q)$, with the attended values $a_n$ of draw n, a hidden layer h on the query, and a
-    gate $g = 1 + G h$. What is nonlinear depends on the query alone and is computed once; and as the rest is linear in
-    $a_n$, W can be applied to the values before they are weighed. A draw then costs a softmax and a few sums.
+    $o_n = W\,(g \odot a_n) + V h$, with the attended values $a_n$ of draw n, hidden layers $h(q, \bar a)$ on the query
+    and on what it gets without noise, and a gate $g = 1 + G h$. What is nonlinear is the same for all draws, and is
+    computed once; and as the rest is linear in $a_n$, W can be applied to the values before they are weighed. A draw
+    then costs a softmax and a few sums.
 
     Args:
         network: with stochastic logits.
@@ -155,7 +156,7 @@ class LinearReader(nn.Module):
         super().__init__()
         config, encoder = network.config, network.encoder
         self.heads, self.per_query, outputs = config.num_heads, encoder.per_query, outputs // encoder.asking
-        self.query = seeded_mlp(encoder.query_dim, config.hidden, config.hidden, seed)
+        self.hidden = seeded_mlp(encoder.query_dim + config.d_model, config.hidden, config.hidden, seed)
         self.gate = seeded_linear(config.hidden, config.d_model, seed + 1)
         self.attended = seeded_linear(config.d_model, 2 * outputs, seed + 2)
         self.direct = seeded_linear(config.hidden, 2 * outputs, seed + 3)
@@ -182,14 +183,15 @@ class LinearReader(nn.Module):
         seen = network.encoder(batch)
         warn_single_key(seen.tokens.shape[1], network.config.topk, None)
         noise = network.noise(seen, num_samples, generator, shared) if noise is None else noise
-        h = gelu(self.query(seen.query))
-        gate = 1 + self.gate(h)  # b q (h d)
-        per_head = gate.unflatten(-1, (self.heads, -1)).permute(3, 0, 2, 1).unsqueeze(1)  # d 1 b h q
+        query = seen.query.expand(seen.tokens.shape[0], -1, -1)
         weight = self.attended.weight.unflatten(-1, (self.heads, -1))  # c h d
-        narrow = weight.shape[0] <= weight.shape[2]
+        narrow, hidden = weight.shape[0] <= weight.shape[2], []
 
-        def project(values: Tensor, rows: slice) -> Tensor:
-            gated = values * per_head[..., rows]
+        def project(values: Tensor, usual: Tensor, rows: slice) -> Tensor:
+            known = torch.cat([query[:, rows], usual.permute(1, 3, 2, 0).flatten(-2)], -1)  # b q (e + h d)
+            hidden.append(gelu(self.hidden(known)))
+            gate = 1 + self.gate(hidden[-1]).unflatten(-1, (self.heads, -1)).permute(3, 0, 2, 1).unsqueeze(1)
+            gated = values * gate  # d k b h q
             return torch.einsum("chd,dkbhq->ckbhq", weight, gated) if narrow else gated
 
         out = network.attend(seen, noise, project)
@@ -201,7 +203,7 @@ class LinearReader(nn.Module):
             )
         else:
             out = self.attended(out)
-        mean, log_std = (out + self.direct(h)).chunk(2, -1)
+        mean, log_std = (out + self.direct(torch.cat(hidden, 1))).chunk(2, -1)
         straight = self.skip(seen.skip) if self.skip is not None and seen.skip is not None else None
         if not self.per_query:  # the rest is done for a row as a whole
             mean, log_std = (_row(each).unsqueeze(-2) for each in (mean, log_std))
