@@ -15,7 +15,7 @@ from nsac.bench.config import (
 )
 from nsac.bench.run import PIT_BINS, run, run_once
 from nsac.bench.task import load_task
-from nsac.methods import METHODS
+from nsac.methods import METHODS, Problem
 from nsac.training import fit
 from nsac.uncertainty.scores import TABLE
 from runs import tiny
@@ -30,8 +30,8 @@ NUMBERS = {
 def test_every_task_has_its_numbers_and_they_can_be_run():
     assert set(config_names()) == {name for name in config_names() if protocols_of(name)} >= set(PAPER_TASKS)
     for made in grid(config_names(), seeds=[0]):
-        assert made.revision >= 1 and ("max_steps" in made.train) == (made.method in NEURAL)
-    assert len(grid()) == 5 * 2 * (8 * 6 + 1 + 7 * 3)
+        assert made.revision >= 1 and ("max_steps" in made.train) == (made.of in NEURAL)
+    assert len(grid()) == 5 * 2 * (8 * 6 + 1 + 7 * 3 + 3)
 
 
 def test_the_naive_rows_are_those_of_the_task(data):
@@ -123,6 +123,15 @@ def test_naive_rows_have_the_scores_of_the_task(data):
     fit(method, task.train, task.validation)
     ours, told = run("boston", "paper", "ridge", 0).metrics, task.score_method(method)
     assert {name: ours[name] for name in told} == pytest.approx(told, rel=1e-4)  # a run computes in single precision
+
+
+def test_the_clock_alone_is_what_its_row_sees():
+    config = run_config("hust", "sound", "clock", 0)
+    method, x = config.build(Problem("table", 15, 1)), torch.randn(4, 15)
+    clock = torch.arange(15) == 14
+    seen = method.predict({"x": x}).mean
+    assert torch.equal(seen, method.predict({"x": torch.where(clock, x, -x)}).mean)
+    assert not torch.isclose(seen, method.predict({"x": torch.where(clock, -x, x)}).mean).any()
 
 
 def test_forecasts_keep_a_stretch(data):

@@ -24,6 +24,18 @@ def test_a_missing_number_is_told_apart_from_every_value(tokens, generator):
         assert not torch.allclose(seen.tokens, zero.tokens)
 
 
+@pytest.mark.parametrize("tokens", ["slots", "features"])
+def test_columns_that_are_not_seen_do_not_matter(tokens, generator):
+    encoder = TableEncoder(4, tokens=tokens, missing=True, columns=(1, 3))
+    x = torch.randn(5, 4, generator=generator)
+    hidden = x.clone()
+    hidden[:, [0, 2]] = NAN
+    for a, b in zip(encoder({"x": x}), encoder({"x": hidden}), strict=True):
+        assert (a is b) or torch.equal(a, b)
+    assert torch.equal(encoder.describe({"x": x}), encoder.describe({"x": hidden}))
+    assert encoder.describe({"x": x}).shape == (5, 1, encoder.described)
+
+
 def test_a_missing_feature_leaves_its_token_out_of_attention(generator):
     network = Network(TableEncoder(4, tokens="features", missing=True), NetworkConfig(), "ode")
     x = torch.randn(6, 4, generator=generator)

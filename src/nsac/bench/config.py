@@ -22,7 +22,7 @@ NEURAL = ("nsac", "gmle", "mcd", "de", "der", "sdenet")
 """The paper's methods."""
 
 PROTOCOLS = ("paper", "sound")
-POSED = ("tokens", "skip")
+POSED = ("tokens", "columns", "skip")
 """Fields of `Problem` that are a choice and not a fact."""
 
 _LEVEL = {"num_samples", "problem", "network", "train", "methods"}

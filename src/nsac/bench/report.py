@@ -7,12 +7,11 @@ from importlib.resources import files
 
 import numpy as np
 
-from nsac.bench.config import NEURAL, PAPER_TASKS, PROTOCOLS, grid, methods_of
+from nsac.bench.config import NEURAL, PAPER_TASKS, PROTOCOLS, config_names, grid, methods_of
 from nsac.bench.sections import links_html, sections_html, sections_markdown
 from nsac.bench.store import Record
 from nsac.bench.studies.base import StudyRecord
 from nsac.bench.table import LEVEL, Row, against_best, place, table_rows
-from nsac.methods import METHODS
 
 METRICS = {
     "mse": ("MSE", "squared error of the mean"),
@@ -326,9 +325,10 @@ def _methods(cells: dict, tasks: Sequence[str], protocol: str) -> list[str]:
 
 def _table(head: Sequence[str], body: Sequence[tuple[str, list[str]]]) -> str:
     heads = "".join(f"<th><button>{html.escape(name)}</button></th>" for name in head)
+    naive = {method for task in config_names() for method in methods_of(task)} - set(NEURAL)
     lines = []
     for name, cells in body:
-        kind = "ours" if name == "nsac" else "naive" if name in METHODS and name not in NEURAL else ""
+        kind = "ours" if name == "nsac" else "naive" if name in naive else ""
         lines.append(f'<tr class="{kind}"><td>{html.escape(name)}</td>{"".join(cells)}</tr>')
     start = f'<div class="scroll"><table class="sortable"><thead><tr>{heads}</tr></thead>'
     return f"{start}<tbody>{''.join(lines)}</tbody></table></div>"

@@ -56,6 +56,8 @@ class Problem:
     """frames: height and width, which all stacks but the plain one must know"""
     tokens: Literal["slots", "features"] = "slots"
     """tables: learned slots, or one token per feature"""
+    columns: tuple[int, ...] = ()
+    """tables: positions of the numeric columns that a network sees, if not all"""
     skip: bool = False
     """windows: whether the head sees the window directly"""
     amplitudes: tuple[float, ...] = ()
@@ -79,8 +81,9 @@ class Problem:
                 "`targets` must be of windows, and `outputs` a multiple of how many there are. Got "
                 f"{len(self.targets)} targets of {self.kind} and {self.outputs} outputs instead."
             )
-        if any(not 0 <= place < self.inputs for place in self.targets):
-            raise ValueError(f"`targets` must be positions among {self.inputs} variables. Got {self.targets} instead.")
+        for name, places in (("targets", self.targets), ("columns", self.columns)):
+            if any(not 0 <= place < self.inputs for place in places):
+                raise ValueError(f"`{name}` must be positions among {self.inputs} inputs. Got {places} instead.")
         if self.missing and self.kind in ("series", "frames"):
             raise ValueError(
                 f"`missing` must be False for {self.kind}. Got True instead. Mask what is missing (`mask`)."
@@ -89,7 +92,7 @@ class Problem:
     def encoder(self, seed: int) -> AbstractEncoder:
         """A new encoder for such data."""
         if self.kind == "table":
-            return TableEncoder(self.inputs, self.levels, self.tokens, self.missing, seed=seed)
+            return TableEncoder(self.inputs, self.levels, self.tokens, self.missing, self.columns, seed=seed)
         if self.kind == "series":
             return SeriesEncoder(self.inputs, self.time_scale, seed=seed)
         if self.kind == "windows":

@@ -65,6 +65,7 @@ class TableEncoder(AbstractEncoder):
         levels: for each categorical column, how many levels it has besides "missing".
         tokens: `"slots"`: learned mixtures of all features; `"features"`: one token each.
         missing: whether numbers may be missing.
+        columns: positions of the numeric columns that are seen, if not all are.
         width: size of a token.
         slots: number of slots.
         seed: fixes the initial weights.
@@ -79,12 +80,14 @@ class TableEncoder(AbstractEncoder):
         levels: Sequence[int] = (),
         tokens: str = "slots",
         missing: bool = False,
+        columns: Sequence[int] = (),
         width: int = 32,
         slots: int = 8,
         seed: int = 0,
     ):
         super().__init__()
-        self.numbers, self.tokens, self.missing = numbers, tokens, missing
+        self.numbers, self.tokens, self.missing, self.columns = numbers, tokens, missing, list(columns)
+        numbers = len(columns) or numbers
         self.token_dim = self.query_dim = width
         self.levels = nn.ModuleList(
             seeded(lambda n=n: nn.Embedding(n + 1, width), seed + i) for i, n in enumerate(levels)
@@ -101,7 +104,7 @@ class TableEncoder(AbstractEncoder):
     @override
     def describe(self, batch: Batch) -> Tensor:
         """The row: numbers, 0 and a flag where one is missing, and categories one-hot."""
-        x = batch["x"]
+        x = self._seen(batch)
         absent = torch.isnan(x)
         parts = [x.masked_fill(absent, 0)] + ([absent.to(x.dtype)] if self.missing else [])
         parts += [one_hot(batch["c"][:, i], n).to(x.dtype) for i, n in enumerate(self.sizes)]
@@ -112,6 +115,7 @@ class TableEncoder(AbstractEncoder):
         x = batch["x"]
         check_shape("x", x, "(rows, features)", (-1, self.numbers))
         check_dtype("x", x, self.query.weight.dtype)
+        x = self._seen(batch)
         check_known("x", x, self.missing)
         if self.levels:
             self._check_levels(batch)
@@ -127,6 +131,9 @@ class TableEncoder(AbstractEncoder):
         if self.missing or kinds:
             mask = torch.cat([absent, *((batch["c"][:, i : i + 1] == 0) for i in range(len(kinds)))], 1)
         return Encoded(tokens, query, mask=mask, skip=row.unsqueeze(1))
+
+    def _seen(self, batch: Batch) -> Tensor:
+        return batch["x"][:, self.columns] if self.columns else batch["x"]
 
     def _check_levels(self, batch: Batch) -> None:
         sizes = [len(embed.weight) for embed in self.levels]  # pyright: ignore[reportArgumentType]
