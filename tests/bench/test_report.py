@@ -10,6 +10,8 @@ import pytest
 from nsac.bench.config import run_config
 from nsac.bench.report import notes_of, report_markdown, report_page
 from nsac.bench.run import run_once
+from nsac.bench.sections import Image, Part
+from nsac.bench.studies.base import Sheet, Spread
 from nsac.bench.table import table_rows
 from runs import a_record, tiny
 
@@ -48,6 +50,15 @@ def page(records):
 
 def test_the_page_asks_for_nothing_else(page):
     assert not re.findall(r"(?:src|href)=[\"'](?!#|data:)", page) and "http" not in page and "@import" not in page
+
+
+def test_parts_made_elsewhere_have_their_place(records):
+    sheet = Sheet("Laps", ["method", "laps"], [["nsac", Spread(0.75, 0.25)], ["gmle", None]], "Of ten.")
+    part = Part("driving", "On the road", "In < 9 laps.", [sheet], [Image("loop", "A lap.", b"not a picture")])
+    page, told = report_page(records, parts=[part]), report_markdown(records, parts=[part])
+    assert '<a href="#driving">' in page and '<h2 id="driving">On the road</h2>' in page and "In &lt; 9 laps." in page
+    assert '<tr class="ours"><td>nsac</td><td data-value="0.75">0.75 ± 0.25</td></tr>' in page and 'id="loop"' in page
+    assert "## On the road" in told and "| nsac | 0.75 ± 0.25 |" in told and "![A lap.](figures/loop.png)" in told
 
 
 def test_text_of_tasks_is_text(page):

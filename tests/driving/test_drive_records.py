@@ -3,7 +3,7 @@ import json
 import pytest
 
 from nsac.bench.store import RecordError
-from nsac.driving.records import DriveStore, make_record, record_name, table_rows
+from nsac.driving.records import DriveStore, make_record, part, record_name, table_rows
 from roads import single, untrained  # noqa: F401
 
 
@@ -42,3 +42,12 @@ def test_rows_are_means_over_seeds_in_the_order_of_the_paper(tmp_path):
     assert first["mean"] == pytest.approx(0.9) and first["std"] == pytest.approx(0.02**0.5)
     assert none["mean"] is None and last["mean"] == 0.5 and last["std"] is None
     assert DriveStore(tmp_path).of("mountain") == [] and json.dumps(rows)
+
+
+def test_the_report_gets_tables_and_the_pictures_that_are_there(tmp_path):
+    (tmp_path / "closed-loop.png").write_bytes(b"a picture")
+    told = part([made(), made(seed=1, success=0.5), made("de")], tmp_path)
+    (sheet,), (image,) = told.sheets, told.images
+    assert image.name == "closed-loop" and image.content == b"a picture"
+    assert [row[:2] for row in sheet.rows] == [["nsac", 2], ["de", 1]] and sheet.rows[0][2].mean == 0.75
+    assert len(sheet.head) == len(sheet.rows[0]) and sheet.rows[0][3] is None

@@ -8,7 +8,7 @@ from importlib.resources import files
 import numpy as np
 
 from nsac.bench.config import NEURAL, PAPER_TASKS, PROTOCOLS, config_names, grid, methods_of
-from nsac.bench.sections import links_html, sections_html, sections_markdown
+from nsac.bench.sections import Part, links_html, sections_html, sections_markdown
 from nsac.bench.store import Record
 from nsac.bench.studies.base import StudyRecord
 from nsac.bench.table import LEVEL, Row, against_best, place, table_rows
@@ -35,9 +35,9 @@ PRINTED = ("mse", "nll", "crps", "ece_paper")
 
 PROTOCOL_TEXT = {
     "paper": "As close to the paper as its text allows: its splits, its scaling, its inputs; what it does not say is "
-    "said below, task by task. Only here the paper's numbers stand beside ours.",
+    "said below, task by task. Here the paper's numbers stand beside ours.",
     "sound": "As it should be done: standard or honest splits, nothing of the test part known beforehand, scores in "
-    "units that others publish. The paper has no numbers for it.",
+    "units that others publish. The paper has no numbers for it; driving has this protocol alone.",
 }
 
 FIGURES = """<div class="pair">
@@ -64,16 +64,17 @@ OFF = 0.02
 Group = dict[tuple[str, str], list[Record]]
 
 
-def report_page(records: Sequence[Record], studies: Sequence[StudyRecord] = ()) -> str:
+def report_page(records: Sequence[Record], studies: Sequence[StudyRecord] = (), parts: Sequence[Part] = ()) -> str:
     """HTML with everything in it: no other file, no other place is asked.
 
     Args:
         records: at least one; of one config per task, protocol, method and seed.
         studies: records of studies, if there are any.
+        parts: further sections.
     """
     rows, groups = table_rows(records), _groups(records)
     tasks = list(dict.fromkeys(task for task, _ in groups))
-    links = links_html(records, studies) + "".join(f'<a href="#{task}">{task}</a>' for task in tasks)
+    links = links_html(records, studies, parts) + "".join(f'<a href="#{task}">{task}</a>' for task in tasks)
     sections = "\n".join(_task(task, groups, rows) for task in tasks)
     data = json.dumps({f"{t} {p}": _pictures(some) for (t, p), some in groups.items()}, allow_nan=False)
     data = data.replace("</", "<\\/")  # the end of a script is found before its text is understood
@@ -104,7 +105,7 @@ t-test over seeds (p &ge; {LEVEL}), without correction for many comparisons. Cli
 {_glance(groups, rows)}
 <h2 id="paper">Beside the paper</h2>
 {_beside(rows)}
-{sections_html(records, studies)}
+{sections_html(records, studies, parts)}
 {sections}
 <h2 id="notes">Notes</h2>
 <ul class="notes">{notes}</ul>
@@ -181,15 +182,20 @@ def notes_of(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def report_markdown(records: Sequence[Record], studies: Sequence[StudyRecord] = (), folder: str = "figures") -> str:
+def report_markdown(
+    records: Sequence[Record],
+    studies: Sequence[StudyRecord] = (),
+    folder: str = "figures",
+    parts: Sequence[Part] = (),
+) -> str:
     """The main tables, studies and notes as a page of the documentation; pictures are files in `folder`."""
     rows, groups = table_rows(records), _groups(records)
-    parts = ["# Results\n", "Made by `nsac bench report` from the records in `results/bench`.", _lead(records)]
+    made = ["# Results\n", "Made by `nsac bench report` from the records in `results/bench`.", _lead(records)]
     for protocol in PROTOCOLS:
         tasks = [task for task, kind in groups if kind == protocol]
         if not tasks:
             continue
-        parts.append(f"## {protocol.capitalize()} protocol\n\n{PROTOCOL_TEXT[protocol]}")
+        made.append(f"## {protocol.capitalize()} protocol\n\n{PROTOCOL_TEXT[protocol]}")
         for metric in ("mse", "crps", "nll", "calibration_error", "coverage_90", "coverage_90_calibrated"):
             cells = {(r["method"], r["task"]): r for r in rows if (r["protocol"], r["metric"]) == (protocol, metric)}
             marks = {task: against_best(groups[task, protocol], metric) for task in tasks}
@@ -198,10 +204,10 @@ def report_markdown(records: Sequence[Record], studies: Sequence[StudyRecord] = 
                 told = [_markdown_cell(cells.get((method, task)), marks[task].get(method, 0.0)) for task in tasks]
                 lines.append([method, *told])
             heading, what = METRICS[metric]
-            parts.append(f"### {heading}: {what}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines))
-    parts += sections_markdown(records, studies, folder)
-    parts.append("## Notes\n\n" + "\n".join(f"- {note}" for note in notes_of(records)))
-    return "\n\n".join(parts) + "\n"
+            made.append(f"### {heading}: {what}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines))
+    made += sections_markdown(records, studies, folder, parts)
+    made.append("## Notes\n\n" + "\n".join(f"- {note}" for note in notes_of(records)))
+    return "\n\n".join(made) + "\n"
 
 
 def _groups(records: Sequence[Record]) -> Group:
@@ -270,7 +276,7 @@ def _beside(rows: Sequence[Row]) -> str:
     if not body:
         return "<p>No runs of nsac under the paper's protocol yet.</p>"
     head = ["task", "metric", "nsac, ours", "NSAC, paper", "ours / paper", "ours is"]
-    told = "NSAC as it is here against NSAC as the paper prints it, paper protocol; lower is better in all of these."
+    told = "NSAC as it is here against NSAC as the paper prints it, in its protocol where we have it; lower is better."
     return f"<p class='text'>{told}</p>{_table(head, body)}"
 
 
@@ -286,17 +292,18 @@ def _task(task: str, groups: Group, rows: Sequence[Row]) -> str:
         extra = [r["metric"] for r in own if r["metric"].endswith(("polation_mse", "polation_crps"))]
         metrics += list(dict.fromkeys(extra))
         marks = {name: against_best(some, name) for name in metrics}
+        printed = [name for name in PRINTED if any(r["metric"] == name and r["paper"] is not None for r in own)]
         head, body = ["method", "n"], []
         for name in metrics:
             head.append(METRICS[name][0] if name in METRICS else name.replace("_", " "))
-            head += ["paper"] if protocol == "paper" and name in PRINTED else []
+            head += ["paper"] if name in printed else []
         for method in dict.fromkeys(r["method"] for r in own):
             count = max(r["n"] for r in own if r["method"] == method)
             line = [f'<td data-value="{count}">{count}</td>']
             for name in metrics:
                 row = cells.get((method, name))
                 line.append(_cell(row, marks[name], method))
-                if protocol == "paper" and name in PRINTED:
+                if name in printed:
                     line.append(_paper_cell(row))
             body.append((method, line))
         sizes = ", ".join(f"{n} {part}" for part, n in some[0].rows.items())

@@ -1,8 +1,9 @@
-"""Sections of the report about studies and figures, as HTML and as Markdown."""
+"""Sections of the report beside the tables of the grid: figures, studies and further parts, as HTML and as Markdown."""
 
 import html
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nsac.bench.gallery import Picture, pictures
 from nsac.bench.store import Record
@@ -10,47 +11,77 @@ from nsac.bench.studies import STUDIES
 from nsac.bench.studies.base import Cell, Sheet, Spread, StudyRecord, found, settings
 
 
-def links_html(records: Sequence[Record], studies: Sequence[StudyRecord]) -> str:
+@dataclass(frozen=True)
+class Image:
+    """A picture that is drawn already."""
+
+    name: str
+    """of its file, without the ending"""
+    caption: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section made elsewhere."""
+
+    place: str
+    """its address on the page"""
+    title: str
+    text: str
+    sheets: Sequence[Sheet]
+    images: Sequence[Image] = ()
+
+
+def links_html(records: Sequence[Record], studies: Sequence[StudyRecord], parts: Sequence[Part] = ()) -> str:
     """Entries of the page's list of places."""
     places = [("figures", "figures")] * bool(_of_grid(records)) + [("studies", "studies")] * bool(studies)
+    places += [(part.place, part.place) for part in parts]
     return "".join(f'<a href="#{place}">{text}</a>' for place, text in places)
 
 
-def sections_html(records: Sequence[Record], studies: Sequence[StudyRecord]) -> str:
-    """Figures of the grid, then a part per study with a record; empty if there is nothing to show."""
-    parts = []
+def sections_html(records: Sequence[Record], studies: Sequence[StudyRecord], parts: Sequence[Part] = ()) -> str:
+    """Figures of the grid, a part per study with a record, and the parts; empty if there is nothing to show."""
+    made = []
     if drawn := _of_grid(records):
-        parts.append('<h2 id="figures">The paper\'s figures, from these records</h2>' + "".join(map(_figure, drawn)))
+        made.append('<h2 id="figures">The paper\'s figures, from these records</h2>' + "".join(map(_figure, drawn)))
     if studies:
-        parts.append('<h2 id="studies">Studies</h2>')
+        made.append('<h2 id="studies">Studies</h2>')
     for name, study in STUDIES.items():
         if not (some := found(name, studies)):
             continue
         sheets = "".join(_sheet(sheet) for sheet in study.sheets(some))
         images = "".join(_figure(p) for p in pictures([], studies) if p.group == name)
         head = f"<h3>{html.escape(study.title)} ({html.escape(study.place)})</h3>"
-        parts.append(f"{head}<p class='facts'>{html.escape(_told(name, some))}</p>{images}{sheets}")
-    return "\n".join(parts)
+        made.append(f"{head}<p class='facts'>{html.escape(_told(name, some))}</p>{images}{sheets}")
+    for part in parts:
+        head = f'<h2 id="{part.place}">{html.escape(part.title)}</h2><p class="text">{html.escape(part.text)}</p>'
+        images = "".join(_drawn(image.name, image.caption, image.content) for image in part.images)
+        made.append(head + images + "".join(map(_sheet, part.sheets)))
+    return "\n".join(made)
 
 
-def sections_markdown(records: Sequence[Record], studies: Sequence[StudyRecord], folder: str) -> list[str]:
+def sections_markdown(
+    records: Sequence[Record], studies: Sequence[StudyRecord], folder: str, parts: Sequence[Part] = ()
+) -> list[str]:
     """The same, with pictures as files in `folder`."""
-    parts = []
+    made = []
     if drawn := _of_grid(records):
-        parts.append("## The paper's figures, from these records")
-        parts += [_image(picture, folder) for picture in drawn]
+        made.append("## The paper's figures, from these records")
+        made += [_image(picture, folder) for picture in drawn]
     if studies:
-        parts.append("## Studies")
+        made.append("## Studies")
     for name, study in STUDIES.items():
         if not (some := found(name, studies)):
             continue
-        parts += [f"### {study.title} ({study.place})", _told(name, some)]
-        parts += [_image(picture, folder) for picture in pictures([], studies) if picture.group == name]
-        for sheet in study.sheets(some):
-            lines = [sheet.head, ["---"] * len(sheet.head), *([cell_text(c) for c in row] for row in sheet.rows)]
-            table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-            parts += [f"**{sheet.title}**", table, sheet.note]
-    return parts
+        made += [f"### {study.title} ({study.place})", _told(name, some)]
+        made += [_image(picture, folder) for picture in pictures([], studies) if picture.group == name]
+        made += [text for sheet in study.sheets(some) for text in _sheet_markdown(sheet)]
+    for part in parts:
+        made += [f"## {part.title}", part.text]
+        made += [f"![{image.caption}]({folder}/{image.name}.png)\n\n*{image.caption}*" for image in part.images]
+        made += [text for sheet in part.sheets for text in _sheet_markdown(sheet)]
+    return made
 
 
 def cell_text(cell: Cell, brief: bool = False) -> str:
@@ -80,14 +111,22 @@ def _told(name: str, some: Sequence) -> str:
 
 
 def _figure(picture: Picture) -> str:
-    data = b64encode(picture.png()).decode()
-    caption = html.escape(f"{picture.place}. {picture.caption}")
-    image = f'<img alt="{html.escape(picture.caption)}" src="data:image/png;base64,{data}">'
-    return f'<figure class="picture" id="{picture.name}">{image}<figcaption>{caption}</figcaption></figure>'
+    return _drawn(picture.name, f"{picture.place}. {picture.caption}", picture.png())
+
+
+def _drawn(name: str, caption: str, content: bytes) -> str:
+    told = html.escape(caption)
+    image = f'<img alt="{told}" src="data:image/png;base64,{b64encode(content).decode()}">'
+    return f'<figure class="picture" id="{name}">{image}<figcaption>{told}</figcaption></figure>'
 
 
 def _image(picture: Picture, folder: str) -> str:
     return f"![{picture.caption}]({folder}/{picture.name}.png)\n\n*{picture.place}. {picture.caption}*"
+
+
+def _sheet_markdown(sheet: Sheet) -> list[str]:
+    lines = [sheet.head, ["---"] * len(sheet.head), *([cell_text(c) for c in row] for row in sheet.rows)]
+    return [f"**{sheet.title}**", "\n".join("| " + " | ".join(line) + " |" for line in lines), sheet.note]
 
 
 def _sheet(sheet: Sheet) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
+from nsac.bench.sections import Part
 from nsac.bench.shifts import (
     CONFIRMING,
     REPORTED,
@@ -21,6 +22,7 @@ from nsac.bench.shifts import (
     make_scene,
     references,
 )
+from nsac.bench.studies.base import Sheet
 from nsac.methods import METHODS, AbstractMethod, GaussianMLE, NSACMethod, Problem
 from nsac.training import TrainConfig, fit
 from nsac.training.disk import write_whole
@@ -189,3 +191,25 @@ def page(records: pd.DataFrame) -> str:
         scores=markdown(score_table(records)),
         cost=markdown(cost_table(records)) if both else "Not run.\n",
     )
+
+
+def part(records: pd.DataFrame) -> Part:
+    """The suite as a section of the report."""
+    noticed = "AUROC of the epistemic deviation of shifted rows against rows like those of training; 0.5 is chance."
+    known = records[records["method"].isin(list(COMPARED))]
+    sheets = [_sheet("Is it noticed?", detection_table(known), noticed + " Mean over shifts of a kind, then seeds.")]
+    sheets.append(_sheet("All scores", score_table(known), "Mean over kinds; NLL and coverage are of shifted rows."))
+    if {"nsac", "nsac, likelihood"} <= set(records["method"]):
+        told = "nsac beside the same model without separation: ratios inside the data, coverage of 90 % outside."
+        sheets.append(_sheet("What it costs, and what it gives", cost_table(records), told))
+    runs = known.drop_duplicates(["method", "scene", "seed"])
+    text = (
+        f"Does uncertainty rise where the data does not reach? {len(runs)} runs on {runs['scene'].nunique()} scenes of "
+        f"real data, {runs['seed'].nunique()} seeds: other bearings, rigs, seasons, frozen sensors, regions left out."
+    )
+    return Part("shifts", "Shifts", text, sheets)
+
+
+def _sheet(title: str, frame: pd.DataFrame, note: str) -> Sheet:
+    rows = [[str(name), *(None if pd.isna(v) else round(float(v), 3) for v in row)] for name, row in frame.iterrows()]
+    return Sheet(title, [frame.index.name or "", *(str(c).replace("_", " ") for c in frame.columns)], rows, note)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nsac.bench.config import NEURAL, PROTOCOLS, config_names, methods_of, run_config
+from nsac.bench.config import NEURAL, PROTOCOLS, config_names, methods_of, protocols_of, run_config
 from nsac.bench.store import Record, Store
 
 LEVEL = 0.05
@@ -40,8 +40,8 @@ def table_rows(records: Iterable[Record]) -> list[Row]:
     """One row per task, protocol, method and metric: mean and deviation over seeds, their number, and the paper's mean.
 
     `std` is None for one seed; `mean` is None if a seed's value is not finite. `paper` is None where the paper has no
-    such number; its numbers belong to its own protocol only. `metric` is one of the record's metrics, or what a run
-    costs: `fit_seconds` and `predict_seconds` (CPU), `peak_memory` (MB), `parameters`.
+    such number; its numbers belong to its own protocol, if a task has that. `metric` is one of the record's metrics, or
+    what a run costs: `fit_seconds` and `predict_seconds` (CPU), `peak_memory` (MB), `parameters`.
     """
     collected: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for record in records:
@@ -51,7 +51,7 @@ def table_rows(records: Iterable[Record]) -> list[Row]:
         for metric in dict.fromkeys(name for record in some for name in numbers(record)):
             values = [numbers(record).get(metric) for record in some]
             mean, std = _moments(values)
-            theirs = paper_number(task, method, metric) if protocol == "paper" else (None, None)
+            theirs = paper_number(task, method, metric) if protocol == protocols_of(task)[0] else (None, None)
             about = {"task": task, "protocol": protocol, "method": method, "metric": metric}
             rows.append(
                 {**about, "mean": mean, "std": std, "n": len(values), "paper": theirs[0], "paper_std": theirs[1]}

@@ -14,6 +14,7 @@ from nsac.cli.studies import STUDIES, FromStudies, study_records
 
 if TYPE_CHECKING:
     from nsac.bench.config import RunConfig
+    from nsac.bench.sections import Part
     from nsac.bench.store import Record, Store
 
 console = Console(markup=False, emoji=False)
@@ -158,6 +159,8 @@ def report(
     page: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("bench-report.html"),
     markdown: Annotated[Path | None, typer.Option(help="Write the main tables to this page as well.")] = None,
     studies: FromStudies = STUDIES,
+    shifts: Annotated[Path, typer.Option(help="Folder of records of `nsac bench shifts`.")] = Path("results/shifts"),
+    driving: Annotated[Path, typer.Option(help="Folder of records of `nsac drive test`.")] = Path("results/driving"),
 ) -> None:
     """One HTML page with everything in it: tables, studies, figures, and the paper's numbers beside ours.
 
@@ -166,16 +169,34 @@ def report(
     from nsac.bench.gallery import pictures
     from nsac.bench.report import report_markdown, report_page
 
-    records, answers = _current(out, None, None), study_records(studies)
+    records, answers, parts = _current(out, None, None), study_records(studies), _parts(shifts, driving)
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(report_page(records, answers), encoding="utf-8")
+    page.write_text(report_page(records, answers, parts), encoding="utf-8")
     if markdown is not None:
         folder = markdown.parent / "figures"
         folder.mkdir(parents=True, exist_ok=True)
         for picture in pictures(records, answers):
             (folder / f"{picture.name}.png").write_bytes(picture.png())
-        markdown.write_text(report_markdown(records, answers, folder.name), encoding="utf-8")
+        for image in (image for part in parts for image in part.images):
+            (folder / f"{image.name}.png").write_bytes(image.content)
+        markdown.write_text(report_markdown(records, answers, folder.name, parts), encoding="utf-8")
     console.print(f"{len(records)} records, {len(answers)} of studies: {page}", soft_wrap=True)
+
+
+def _parts(shifts: Path, driving: Path) -> list["Part"]:
+    """Sections of what else has records."""
+    from nsac.bench import shift_grid
+    from nsac.bench.store import RecordError
+    from nsac.driving import records as road
+
+    made = []
+    if not (kept := shift_grid.read_kept(shifts)).empty:
+        made.append(shift_grid.part(kept))
+    try:
+        driven = road.DriveStore(driving).records()
+    except RecordError as err:
+        stop(err)
+    return made + [road.part(driven, driving)] * bool(driven)
 
 
 def _cell(row: dict | None, marks: dict[str, float | None], method: str, level: float) -> str:

@@ -8,31 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from nsac.cli.data import AsJson, stop
+from nsac.cli.studies import print_sheet
 
 drive = typer.Typer(no_args_is_help=True, help="CarRacing and Udacity: pilots that know when they do not know.")
 console = Console(markup=False, emoji=False)
 errors = Console(stderr=True, markup=False, emoji=False)
 
 UNSEEN, RESULTS, BENCH = 1000, Path("results/driving"), Path("results/bench")
-SHOWN = {
-    "carracing": {
-        "success": "laps", "distance_ratio": "dist.", "speed": "speed", "noise_success": "other colours",
-        "noise_auroc_doubt": "AUROC", "crashes": "crashes", "hand_over_crashes": "handed over",
-        "slow_crashes": "slowed",
-    },
-    "udacity": {
-        "lake_mse": "lake MSE", "lake_zero_mse": "of zero", "mountain_mse": "mountain MSE", "epistemic_ratio": "epist.",
-        "auroc_epistemic": "AUROC", "auroc_total": "AUROC, total",
-    },
-}  # fmt: skip
-"""Measures of the table by task, with short headings. CarRacing: finished laps, distance from the centreline over the
-expert's, finished laps in other colours, how well doubt tells those that fail, and crashes without and with a
-supervisor. Udacity: epistemic variance over the lake's, and how well it tells the roads apart."""
 
 Model = Annotated[Path, typer.Argument(help="A folder that `nsac drive train` wrote.", show_default=False)]
 Track = Annotated[int, typer.Option(min=0, help="Seed of the track.")]
@@ -66,6 +51,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Clone a driver, score it on held-out frames, and keep both: the pilot, and a record for `nsac bench table`."""
+    from nsac.driving.records import SHOWN
     from nsac.driving.school import train_pilot
     from nsac.training import ProgressBar
 
@@ -199,25 +185,17 @@ def figure(
 @drive.command()
 def table(results: Results = RESULTS, as_json: AsJson = False) -> None:
     """Mean and deviation over seeds of what was measured on the road."""
-    from nsac.driving.records import DriveStore, table_rows
+    from nsac.driving.records import DriveStore, sheets, table_rows
 
     with _one_line():
-        rows = table_rows(DriveStore(results).records())
-    if not rows:
+        records = DriveStore(results).records()
+    if not records:
         stop(f"{results} has no records. Make some with `nsac drive test MODEL`.")
     if as_json:
-        print(json.dumps(rows))
+        print(json.dumps(table_rows(records)))
         return
-    for task in dict.fromkeys(row["task"] for row in rows):
-        some = {(row["method"], row["metric"]): row for row in rows if row["task"] == task}
-        names = SHOWN[task.partition("-")[0]]
-        shown = Table(title=task, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for heading in ("method", "n", *names.values()):
-            shown.add_column(heading, overflow="fold")
-        for method in dict.fromkeys(method for method, _ in some):
-            cells = [_cell(some.get((method, name))) for name in names]
-            shown.add_row(method, str(max(row["n"] for (m, _), row in some.items() if m == method)), *cells)
-        console.print(shown)
+    for sheet in sheets(records):
+        print_sheet(sheet)
 
 
 @drive.command()
@@ -242,12 +220,6 @@ def udacity(
     with _one_line():
         driver = RoadDriver(load_pilot(model, "udacity"), speed, threshold, tell)
         serve(driver, host, port, lambda taken: errors.print(f"Waiting for the simulator at {host}:{taken}."))
-
-
-def _cell(row: dict[str, Any] | None) -> str:
-    if row is None or row["mean"] is None:
-        return ""
-    return f"{row['mean']:.4g}" + ("" if row["std"] is None else f" +- {row['std']:.2g}")
 
 
 def _say(about: dict[str, Any], as_json: bool, *lines: str) -> None:

@@ -10,10 +10,42 @@ from typing import Any
 import numpy as np
 
 from nsac.bench.config import NEURAL, RunConfig
+from nsac.bench.sections import Image, Part
 from nsac.bench.store import AbstractStore, commit, config_key, finite, machine, versions
+from nsac.bench.studies.base import Sheet, Spread
 
 RESULTS = Path("results/driving")
 """Where records are, unless another folder is named."""
+
+
+SHOWN = {
+    "carracing": {
+        "success": "laps", "distance_ratio": "dist.", "speed": "speed", "noise_success": "other colours",
+        "noise_auroc_doubt": "AUROC", "crashes": "crashes", "hand_over_crashes": "handed over",
+        "slow_crashes": "slowed",
+    },
+    "udacity": {
+        "lake_mse": "lake MSE", "lake_zero_mse": "of zero", "mountain_mse": "mountain MSE", "epistemic_ratio": "epist.",
+        "auroc_epistemic": "AUROC", "auroc_total": "AUROC, total",
+    },
+}  # fmt: skip
+"""Measures of the table by task, with short headings."""
+
+NOTES = {
+    "carracing": "Finished laps, distance from the centreline over the expert's, speed, finished laps in other "
+    "colours, how well doubt tells those that fail, and crashes without and with a supervisor. The paper's NSAC "
+    "finishes 80 % in other colours.",
+    "udacity": "Squared error on held-out stretches of the lake road, of predicting zero there, and on the mountain "
+    "road; epistemic variance there over the lake's, and how well deviations tell the roads apart. The paper's NSAC "
+    "has 0.0249 on the lake road.",
+}
+
+PICTURES = {
+    "closed-loop": "Figure 7. One lap of each pilot: where it drove, how far from the centreline, how it steered, what "
+    "its steering hung on, and finished laps in other colours.",
+    "saliency": "Grad-CAM of the steering of each pilot at some moments of a lap.",
+}
+"""What each picture shows, by the name of its file."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +124,37 @@ def table_rows(records: Iterable[DriveRecord]) -> list[dict[str, Any]]:
             mean = float(np.mean(values)) if values else None
             rows.append({**about, "mean": mean, "std": float(np.std(values, ddof=1)) if len(values) > 1 else None})
     return rows
+
+
+def sheets(records: Iterable[DriveRecord]) -> list[Sheet]:
+    """A table per task: a row per method, `n` seeds each."""
+    rows, made = table_rows(records), []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        some = {(row["method"], row["metric"]): row for row in rows if row["task"] == task}
+        names, notes = SHOWN[task.partition("-")[0]], NOTES[task.partition("-")[0]]
+        lines = []
+        for method in dict.fromkeys(method for method, _ in some):
+            count = max(row["n"] for (m, _), row in some.items() if m == method)
+            cells = [some.get((method, name)) for name in names]
+            lines.append([method, count, *(None if c is None else Spread(c["mean"], c["std"]) for c in cells)])
+        made.append(Sheet(task, ["method", "n", *names.values()], lines, notes))
+    return made
+
+
+def part(records: Iterable[DriveRecord], folder: Path) -> Part:
+    """The road as a section of the report, with the pictures that `nsac drive figure` and `saliency` left in a folder.
+
+    Args:
+        records: at least one.
+        folder: where pictures may be.
+    """
+    drawn = [(name, caption, folder / f"{name}.png") for name, caption in PICTURES.items()]
+    images = [Image(name, caption, path.read_bytes()) for name, caption, path in drawn if path.is_file()]
+    text = (
+        "Pilots cloned from an expert that knows the track, in the simulator, lap by lap; and steering on roads that "
+        "were, and were not, seen. A supervisor slows down or hands over when doubt passes what held-out laps had."
+    )
+    return Part("driving", "Driving", text, sheets(records), images)
 
 
 def _place(task: str, test: str, method: str) -> tuple:
