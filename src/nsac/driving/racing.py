@@ -48,10 +48,15 @@ def _patches() -> np.ndarray:
 
 
 def _seen(polygons: np.ndarray, zoom: float, translation, angle: float) -> np.ndarray:
-    """Numbers of the polygons with a corner near the window, by the rule the environment has."""
+    """Numbers of the polygons that the environment draws and that are in the window.
+
+    It draws those with a corner in or near it, most of which leave no pixel.
+    """
     c, s = math.cos(angle), math.sin(angle)
     x = (polygons[..., 0] * c - polygons[..., 1] * s) * zoom + translation[0]
     y = (polygons[..., 0] * s + polygons[..., 1] * c) * zoom + translation[1]
-    far = car_racing.MAX_SHAPE_DIM
-    inside = (x >= -far) & (x <= car_racing.WINDOW_W + far) & (y >= -far) & (y <= car_racing.WINDOW_H + far)
-    return np.flatnonzero(inside.any(-1))
+    far, drawn, inside = car_racing.MAX_SHAPE_DIM, True, True
+    for at, side in ((x, car_racing.WINDOW_W), (y, car_racing.WINDOW_H)):
+        drawn = drawn & (at >= -far) & (at <= side + far)
+        inside = inside & (at.max(-1) >= -1) & (at.min(-1) <= side + 1)
+    return np.flatnonzero(drawn.any(-1) & inside)
