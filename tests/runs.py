@@ -5,6 +5,7 @@ import math
 
 from nsac.bench.config import run_config
 from nsac.bench.store import Record, config_key
+from nsac.bench.studies.base import StudyRecord
 
 
 def a_record(seed=0, **changes):
@@ -22,3 +23,11 @@ def tiny(task="spiral", protocol="paper", method="gmle", seed=0, steps=2, **more
     found = run_config(task, protocol, method, seed)
     train = {**found.train, "max_steps": steps} if found.train else {}
     return dataclasses.replace(found, train=train, num_samples=3, **more)
+
+
+def a_study_record(setting, metrics):
+    """A record of a setting that was not run."""
+    return StudyRecord(
+        study=setting.study, seed=setting.seed, key=config_key(setting.config), config=setting.config, metrics=metrics,
+        series={}, seconds={"cpu": 6.0, "wall": 9.0}, commit=None, versions={}, machine={}, made="2024-01-01T00:00:00Z",
+    )  # fmt: skip

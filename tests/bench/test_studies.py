@@ -6,14 +6,15 @@ import pytest
 import torch
 
 from nsac.bench.sections import cell_text, sections_html, sections_markdown
-from nsac.bench.store import RecordError, config_key
+from nsac.bench.store import RecordError
 from nsac.bench.studies import STUDIES
 from nsac.bench.studies import run as running
-from nsac.bench.studies.base import Outcome, Setting, Spread, StudyRecord, StudyStore, expand, found, settings, spread
+from nsac.bench.studies.base import Outcome, Setting, Spread, StudyStore, expand, found, settings, spread
 from nsac.bench.studies.measure import measure
 from nsac.bench.studies.run import execute_studies, run_setting
 from nsac.bench.table import paper_number, paper_table
 from nsac.estimators.base import alone
+from runs import a_study_record
 
 NUMBERS = {
     "revision": 1, "seeds": [0, 1], "fixed": {"a": 1, "b": 2},
@@ -29,10 +30,7 @@ TINY = {
 
 
 def pretended(setting, **metrics):
-    return StudyRecord(
-        setting.study, setting.seed, config_key(setting.config), setting.config, metrics, {}, {"cpu": 6.0, "wall": 9.0},
-        None, {}, {}, "2024-01-01T00:00:00Z",
-    )  # fmt: skip
+    return a_study_record(setting, metrics)
 
 
 def test_settings_are_all_combinations_of_a_sweep_with_every_seed():

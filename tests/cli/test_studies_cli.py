@@ -4,11 +4,10 @@ import pytest
 from typer.testing import CliRunner
 
 from nsac.bench.config import run_config
-from nsac.bench.store import Store, config_key
+from nsac.bench.store import Store
 from nsac.bench.studies import run as running
-from nsac.bench.studies.base import StudyRecord
 from nsac.cli.main import app
-from runs import a_record
+from runs import a_record, a_study_record
 
 
 def call(*arguments, code=0):
@@ -24,10 +23,7 @@ def pretend(monkeypatch):
             raise MemoryError("too much")
         metrics = {"seconds": setting.config["length"] / 1e4, "seconds_std": 0.0, "passes": 1.0, "memory": 2.0}
         metrics |= {"throughput": 1.0, "parameters": 9.0}
-        return StudyRecord(
-            setting.study, setting.seed, config_key(setting.config), setting.config, metrics, {},
-            {"cpu": 1.0, "wall": 2.0}, None, {}, {}, "2024-01-01T00:00:00Z",
-        )  # fmt: skip
+        return a_study_record(setting, metrics)
 
     monkeypatch.setattr(running, "run_setting", run)
 

@@ -5,7 +5,6 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nsac.bench.config import RunConfig, run_config
-from nsac.bench.store import Record, commit, machine, versions
+from nsac.bench.store import Record, now_and_here
 from nsac.bench.task import Task, WindowPart, load_task
 from nsac.estimators.base import alone
 from nsac.methods import AbstractMethod
@@ -103,10 +102,7 @@ def run_fitted(config: RunConfig, report: Callable[[Progress], None] | None = No
                 "total_wall": time.perf_counter() - start[1],
             },
             peak_memory=peak_memory(),
-            commit=commit(),
-            versions=versions(),
-            machine=machine(),
-            made=datetime.now(UTC).isoformat(timespec="seconds"),
+            **now_and_here(),
         )
         return Outcome(record, method, task, scale)
 

@@ -8,13 +8,14 @@ import os
 import platform
 import subprocess
 import uuid
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from nsac.training.disk import sync_folder, write_flushed
 
@@ -33,18 +34,35 @@ class RecordError(ValueError):
     """A record that cannot be used. The message says what to do."""
 
 
-@dataclass(frozen=True)
-class Record:
-    """What came out of one run, and how to get it again."""
+@dataclass(frozen=True, kw_only=True)
+class AbstractRecord(ABC):
+    """What came out of something that was run, in plain values, and how to get it again."""
+
+    key: str
+    """hash of the config"""
+    config: dict[str, Any]
+    """every number it depends on"""
+    commit: str | None
+    """of the code, with `+` if it was changed since; None outside of a repository"""
+    versions: dict[str, str]
+    machine: dict[str, Any]
+    made: str
+    """when, UTC"""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Of its file, without the ending."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record(AbstractRecord):
+    """What came out of one run of the grid."""
 
     task: str
     protocol: str
     method: str
     seed: int
-    key: str
-    """hash of the config"""
-    config: dict[str, Any]
-    """every number of the run"""
     text: str
     """what the task is"""
     unit: str
@@ -65,12 +83,6 @@ class Record:
     """of fitting, of predicting the test part once and of all, scores included: `fit_cpu`, `fit_wall`, ..."""
     peak_memory: float
     """megabytes the process held at most during the run"""
-    commit: str | None
-    """of the code, with `+` if it was changed since; None outside of a repository"""
-    versions: dict[str, str]
-    machine: dict[str, Any]
-    made: str
-    """when, UTC"""
 
     @property
     def name(self) -> str:
@@ -93,20 +105,7 @@ def config_key(config: dict[str, Any]) -> str:
     return hashlib.sha256(_canonical(config)).hexdigest()[:16]
 
 
-class Kept(Protocol):
-    """What a folder can keep: a dataclass of plain values that follows from a config."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def key(self) -> str: ...  # noqa: D102
-    @property
-    def config(self) -> dict[str, Any]: ...  # noqa: D102
-
-
-R = TypeVar("R", bound=Kept)
+R = TypeVar("R", bound=AbstractRecord)
 
 
 class AbstractStore(ABC, Generic[R]):
@@ -222,6 +221,12 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def now_and_here() -> dict[str, Any]:
+    """Code, machine and time, as fields of a record."""
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"commit": commit(), "versions": versions(), "machine": machine(), "made": made}
 
 
 def commit() -> str | None:

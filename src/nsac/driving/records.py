@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from nsac.bench.config import NEURAL, RunConfig
 from nsac.bench.sections import Image, Part
-from nsac.bench.store import AbstractStore, commit, config_key, finite, machine, versions
+from nsac.bench.store import AbstractRecord, AbstractStore, config_key, finite, now_and_here
 from nsac.bench.studies.base import Sheet, Spread
 
 RESULTS = Path("results/driving")
@@ -48,9 +47,9 @@ PICTURES = {
 """What each picture shows, by the name of its file."""
 
 
-@dataclass(frozen=True)
-class DriveRecord:
-    """What came out of one test of one pilot, and how to get it again."""
+@dataclass(frozen=True, kw_only=True)
+class DriveRecord(AbstractRecord):
+    """What came out of one test of a pilot. Its config has the numbers of the test and of the run that made it."""
 
     task: str
     """`"carracing"` or `"udacity"`"""
@@ -59,20 +58,11 @@ class DriveRecord:
     method: str
     seed: int
     """of the run that made the pilot"""
-    key: str
-    """hash of the config"""
-    config: dict[str, Any]
-    """numbers of the test, under `"test"`, and of the run that made the pilot, under `"run"`"""
     measures: dict[str, float | None]
     details: dict[str, Any]
     """lap by lap"""
     seconds: float
     """of CPU"""
-    commit: str | None
-    versions: dict[str, str]
-    machine: dict[str, Any]
-    made: str
-    """when, UTC"""
 
     @property
     def name(self) -> str:
@@ -87,8 +77,8 @@ def make_record(
     """A record of now and here."""
     config = plain({"test": numbers, "run": run.to_dict()})
     return DriveRecord(
-        run.task, test, run.method, run.seed, config_key(config), config, plain(measures), plain(details), seconds,
-        commit(), versions(), machine(), datetime.now(UTC).isoformat(timespec="seconds"),
+        task=run.task, test=test, method=run.method, seed=run.seed, key=config_key(config), config=config,
+        measures=plain(measures), details=plain(details), seconds=seconds, **now_and_here(),
     )  # fmt: skip
 
 

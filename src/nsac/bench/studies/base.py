@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from nsac.bench.config import ConfigError
-from nsac.bench.store import AbstractStore, config_key
+from nsac.bench.store import AbstractRecord, AbstractStore, config_key
 
 RESULTS = Path("results/studies")
 """Where records of studies are, unless another folder is named."""
@@ -32,28 +32,18 @@ class Spread(NamedTuple):
 Cell = str | int | float | Spread | None
 
 
-@dataclass(frozen=True)
-class StudyRecord:
-    """What came out of one setting, and how to get it again."""
+@dataclass(frozen=True, kw_only=True)
+class StudyRecord(AbstractRecord):
+    """What came out of one setting of a study."""
 
     study: str
     seed: int
-    key: str
-    """hash of the config"""
-    config: dict[str, Any]
-    """every number of the setting"""
     metrics: dict[str, float | None]
     """numbers of tables; None where one is not finite"""
     series: dict[str, Any]
     """lists of numbers for pictures"""
     seconds: dict[str, float]
     """of the whole setting, `cpu` and `wall`"""
-    commit: str | None
-    """of the code, with `+` if it was changed since; None outside of a repository"""
-    versions: dict[str, str]
-    machine: dict[str, Any]
-    made: str
-    """when, UTC"""
 
     @property
     def name(self) -> str:

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from nsac.bench.run import Watch
-from nsac.bench.store import commit, config_key, machine, versions
+from nsac.bench.store import config_key, now_and_here
 from nsac.bench.studies import STUDIES
 from nsac.bench.studies.base import Outcome, Setting, StudyRecord, StudyStore
 from nsac.estimators.base import alone
@@ -55,10 +54,7 @@ def run_setting(setting: Setting) -> StudyRecord:
         metrics=dict(outcome.metrics),
         series=outcome.series,
         seconds={"cpu": cpu, "wall": watch.wall},
-        commit=commit(),
-        versions=versions(),
-        machine=machine(),
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        **now_and_here(),
     )
 
 
