@@ -234,3 +234,15 @@ def test_targets_share_weights_and_take_turns_in_a_row(name):
 def test_targets_must_fit(outputs, targets):
     with pytest.raises(ValueError, match="`targets` must be"):
         Problem("windows", 3, outputs, length=6, targets=targets)
+
+
+@pytest.mark.parametrize("name", ["ridge", "gbm", "gmle"])
+def test_columns_are_all_that_is_seen(name, generator):
+    x = torch.randn(80, 3, generator=generator)
+    rows = TensorData(x=x, y=x.sum(-1, keepdim=True))
+    method = METHODS[name](Problem("table", 3, 1, columns=(2,)))
+    fit(method, rows, rows, TrainConfig(max_steps=5, accelerator="cpu"))
+    seen = method.predict({"x": x}).mean
+    assert torch.equal(seen, method.predict({"x": x * torch.tensor([5.0, -1.0, 1.0])}).mean) and seen.std() > 0
+    with pytest.raises(ValueError, match="`columns` must be"):
+        Problem("windows", 3, 1, length=6, columns=(2,))

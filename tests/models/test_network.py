@@ -16,7 +16,8 @@ def test_draws_are_linear_in_what_they_attend_to_about_layers_without_noise(kind
     problem = Problem(kind, inputs=3, outputs=outputs)
     batch = {"x": torch.randn(BATCH[kind], generator=generator)}
     if kind == "series":
-        batch |= {"times": torch.rand(5, 7, generator=generator).sort().values, "query_times": torch.rand(5, 4)}
+        batch["times"] = torch.rand(5, 7, generator=generator).sort().values
+        batch["query_times"] = torch.rand(5, 4, generator=generator)
     network = Network(problem.encoder(0), problem.network, "ou", 0)
     reader = LinearReader(network, outputs, 0)
     seen = network.encoder(batch)

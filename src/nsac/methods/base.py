@@ -57,7 +57,7 @@ class Problem:
     tokens: Literal["slots", "features"] = "slots"
     """tables: learned slots, or one token per feature"""
     columns: tuple[int, ...] = ()
-    """tables: positions of the numeric columns that a network sees, if not all"""
+    """tables: positions of the numeric columns that are seen, if not all"""
     skip: bool = False
     """windows: whether the head sees the window directly"""
     amplitudes: tuple[float, ...] = ()
@@ -81,6 +81,8 @@ class Problem:
                 "`targets` must be of windows, and `outputs` a multiple of how many there are. Got "
                 f"{len(self.targets)} targets of {self.kind} and {self.outputs} outputs instead."
             )
+        if self.columns and self.kind != "table":
+            raise ValueError(f"`columns` must be of a table. Got {self.columns} of {self.kind} instead.")
         for name, places in (("targets", self.targets), ("columns", self.columns)):
             if any(not 0 <= place < self.inputs for place in places):
                 raise ValueError(f"`{name}` must be positions among {self.inputs} inputs. Got {places} instead.")

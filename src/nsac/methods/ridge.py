@@ -14,7 +14,7 @@ PENALTIES = tuple(10.0**k for k in range(-4, 4))
 
 def flat_features(batch: Batch, problem: Problem) -> Tensor:
     """All a row has, as one vector: numbers (filled where missing, and a flag), one-hot categories, calendar."""
-    x = batch["x"]
+    x = batch["x"][:, list(problem.columns)] if problem.columns else batch["x"]
     check_known("x", x, problem.missing)
     absent = torch.isnan(x)
     x = fill_holes(x) if problem.kind == "windows" else x.masked_fill(absent, 0)
@@ -31,7 +31,7 @@ def flat_features(batch: Batch, problem: Problem) -> Tensor:
 
 def flat_size(problem: Problem) -> int:
     """Length of `flat_features`."""
-    numbers = problem.inputs * max(1, problem.length) * (2 if problem.missing else 1)
+    numbers = (len(problem.columns) or problem.inputs) * max(1, problem.length) * (2 if problem.missing else 1)
     return numbers + sum(levels + 1 for levels in problem.levels) + problem.calendar
 
 
