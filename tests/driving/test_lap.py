@@ -6,7 +6,7 @@ import pytest
 
 from nsac.driving.errors import CodecMissing
 from nsac.driving.film import BAR, ZOOM, Film, picture
-from nsac.driving.lap import LOST, drive_lap
+from nsac.driving.lap import LOST, Start, drive_lap, drive_laps
 from nsac.driving.pilot import Decision
 from nsac.driving.world import World
 from roads import made_lap, single, untrained  # noqa: F401
@@ -15,12 +15,14 @@ from roads import made_lap, single, untrained  # noqa: F401
 class Straight:
     """Full gas, whatever there is to see."""
 
-    def forget(self):
-        self.frames = []
+    length = 2
 
-    def act(self, frame):
-        self.frames.append(frame)
-        return Decision(np.array([0.0, 1.0, 0.0]), np.array([0.01, 0, 0]), np.array([0.03, 0, 0]))
+    def __init__(self):
+        self.asked = []
+
+    def decide(self, frames):
+        self.asked.append(frames)
+        return [Decision(np.array([0.0, 1.0, 0.0]), np.array([0.01, 0, 0]), np.array([0.03, 0, 0])) for _ in frames]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +36,7 @@ def world():
 def test_who_never_steers_leaves_the_road_and_the_lap_ends(world):
     driver, film = Straight(), Film(every=10)
     lap = drive_lap(world, driver, 0, watch=film)
-    assert not lap.finished and lap.on_road < len(lap) == len(driver.frames)
+    assert not lap.finished and lap.on_road < len(lap) == len(driver.asked)
     assert (lap.distances[lap.on_road :] > lap.half_width).all() and len(lap) - lap.on_road == LOST
     assert lap.measures()["doubt"] == pytest.approx(0.2) and lap.measures()["steering_error"] > 0
     assert len(film.pictures) == -(-len(lap) // 10)
@@ -46,6 +48,20 @@ def test_a_lap_can_be_driven_again_to_the_bit(world):
     np.testing.assert_array_equal(one.positions, two.positions)
     np.testing.assert_array_equal(one.doubt, two.doubt)
     assert len(one) == 15
+
+
+def test_laps_driven_together_are_those_driven_alone(world):
+    other, starts, driver, ended = World(), [Start(seed) for seed in (0, 3, 4)], Straight(), []
+    together = drive_laps([world, other], driver, starts, ended.append, limit=20)
+    assert {frames.shape[:2] for frames in driver.asked} == {(2, 2), (1, 2)} and len(ended) == 3
+    for start, lap in zip(starts, together, strict=True):
+        alone = drive_lap(world, Straight(), start.seed, limit=20)
+        assert lap.seed == start.seed and len(lap) == 20
+        np.testing.assert_array_equal(lap.positions, alone.positions)
+    for lap, start in zip(drive_laps([world, other], None, starts, limit=20), starts, strict=True):
+        np.testing.assert_array_equal(lap.actions, drive_lap(other, None, start.seed, limit=20).actions)
+        np.testing.assert_array_equal(lap.actions, lap.expert)
+    other.close()
 
 
 @pytest.mark.slow

@@ -6,13 +6,14 @@ import pytest
 import nsac
 from nsac.driving.cloning import PROBLEM
 from nsac.driving.errors import DrivingError
-from nsac.driving.pilot import load_pilot
+from nsac.driving.pilot import Memory, load_pilot
 from nsac.driving.saliency import grad_cam
 from nsac.estimators.files import ModelError
 from nsac.methods import METHODS
 from roads import NEURAL, single, untrained  # noqa: F401
 
 FRAMES = np.random.default_rng(0).integers(0, 256, (6, 84, 84), dtype=np.uint8)
+SEEN = [FRAMES[None, i : i + 4] for i in range(3)]
 
 
 @pytest.mark.parametrize("method", NEURAL)
@@ -20,27 +21,34 @@ def test_a_saved_pilot_decides_the_same_to_the_bit(method, tmp_path):
     pilot = untrained(method)
     pilot.save(tmp_path / "pilot")
     again = load_pilot(tmp_path / "pilot", "carracing")
-    for frame in FRAMES:
-        one, two = pilot.act(frame), again.act(frame)
+    for (one,), (two,) in ((pilot.decide(frames), again.decide(frames)) for frames in SEEN):
         np.testing.assert_array_equal(one.action, two.action)
         assert one.doubt == two.doubt > 0 and one.action.shape == (3,)
 
 
-def test_a_pilot_remembers_four_frames_and_forgets_them():
-    pilot = untrained("gmle")
-    first = pilot.act(FRAMES[0])
-    later = [pilot.act(frame).action for frame in (*FRAMES[1:5], FRAMES[0])][-1]
-    pilot.forget()
-    np.testing.assert_array_equal(pilot.act(FRAMES[0]).action, first.action)
-    assert not np.array_equal(later, first.action)
+def test_the_latest_frames_are_remembered_and_before_the_first_there_is_only_it():
+    memory = Memory(4)
+    seen = [memory.see(frame) for frame in FRAMES]
+    np.testing.assert_array_equal(seen[0], FRAMES[[0, 0, 0, 0]])
+    np.testing.assert_array_equal(seen[1], FRAMES[[0, 0, 0, 1]])
+    np.testing.assert_array_equal(seen[5], FRAMES[2:])
+
+
+@pytest.mark.parametrize("method", ["gmle", "de", "der"])
+def test_what_is_decided_for_one_drive_does_not_hang_on_others(method):
+    pilot = untrained(method)
+    together = pilot.decide(np.concatenate(SEEN))
+    for frames, one in zip(SEEN, together, strict=True):
+        (alone,) = pilot.decide(frames)
+        np.testing.assert_allclose(one.action, alone.action, rtol=1e-4, atol=1e-6)
+        assert one.doubt == pytest.approx(alone.doubt, rel=1e-4)
 
 
 def test_calibration_scales_deviations_and_nothing_else():
     pilot = untrained("nsac")
-    before = pilot.act(FRAMES[0])
+    (before,) = pilot.decide(SEEN[0])
     pilot.calibration = pilot.calibration * 2
-    pilot.forget()
-    after = pilot.act(FRAMES[0])
+    (after,) = pilot.decide(SEEN[0])
     np.testing.assert_allclose(after.action, before.action, rtol=1e-5, atol=1e-6)
     assert after.doubt == pytest.approx(2 * before.doubt, rel=1e-3)
 
@@ -71,8 +79,7 @@ def test_a_size_that_no_machine_has_is_refused(tmp_path, monkeypatch):
 def test_every_method_shows_where_it_looks(method):
     pytest.importorskip("captum", reason="saliency needs the extra `drive`")
     pilot = untrained(method)
-    for frame in FRAMES[:4]:
-        x = pilot.sees(frame)
+    x = pilot.sees(SEEN[1])
     maps = grad_cam(pilot.method, x.expand(2, -1, -1, -1, -1), num_samples=3)
     assert maps.shape == (2, 84, 84) and maps.min() >= 0 and maps.max() == pytest.approx(1)
     np.testing.assert_allclose(maps[0], maps[1])
@@ -83,4 +90,4 @@ def test_every_method_shows_where_it_looks(method):
 def test_a_method_without_convolutions_has_no_saliency():
     pytest.importorskip("captum", reason="saliency needs the extra `drive`")
     with pytest.raises(DrivingError, match="'mean' has none"):
-        grad_cam(METHODS["mean"](PROBLEM), untrained("gmle").sees(FRAMES[0]))
+        grad_cam(METHODS["mean"](PROBLEM), untrained("gmle").sees(SEEN[0]))

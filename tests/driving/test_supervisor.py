@@ -97,6 +97,6 @@ def test_every_method_meets_the_same_colours():
 @pytest.mark.slow
 def test_trials_of_a_pilot_that_learnt_nothing_end():
     pytest.importorskip("Box2D", reason="CarRacing needs the extra `drive`")
-    config = TrialConfig(tracks=1, trials=1, calibration=(950,), reactions=("hand over",))
+    config = TrialConfig(tracks=1, trials=1, calibration=(950,), reactions=("hand over",), at_once=2)
     found = run_trials(untrained("gmle"), config)
     assert found.measures["success"] == 0 and len(found.noise) == 1 and len(found.supervised) == 2

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from nsac.driving.lap import Lap, drive_lap
-from nsac.driving.pilot import Pilot
+from nsac.driving.pilot import Memory, Pilot
 from nsac.driving.records import DriveRecord
 from nsac.driving.saliency import grad_cam
 from nsac.driving.world import World
@@ -29,10 +29,9 @@ def moments_of(world: World, track: int, at: Sequence[int]) -> list[list[np.ndar
 
 def look(pilot: Pilot, frames: Sequence[np.ndarray]) -> np.ndarray:
     """Grad-CAM of the steering after some frames."""
-    pilot.forget()
-    for frame in frames:
-        x = pilot.sees(frame)
-    return grad_cam(pilot.method, x, 0, pilot.config.num_samples)[0]
+    memory = Memory(pilot.length)
+    seen = [memory.see(frame) for frame in frames][-1]
+    return grad_cam(pilot.method, pilot.sees(seen[None]), 0, pilot.config.num_samples)[0]
 
 
 def saliency_figure(pilots: Sequence[Pilot], world: World, track: int, at: Sequence[int]) -> "Figure":

@@ -1,13 +1,13 @@
 """Closed loop: a driver and a car on a track, and what is to be said about the lap."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from nsac.driving.expert import Expert
-from nsac.driving.pilot import Decision
+from nsac.driving.pilot import Decision, Memory
 from nsac.driving.world import DONE, PLAIN, Colours, World
 
 LIMIT = 1200
@@ -19,12 +19,13 @@ LOST = 50
 class Driver(Protocol):
     """Whoever decides by frames alone."""
 
-    def forget(self) -> None:
-        """A new lap begins."""
+    @property
+    def length(self) -> int:
+        """How many of the latest frames it sees."""
         ...
 
-    def act(self, frame: np.ndarray) -> Decision:
-        """What to do now."""
+    def decide(self, frames: np.ndarray) -> list[Decision]:
+        """What to do in each of several laps, by their latest frames, (laps, length, 84, 84)."""
         ...
 
 
@@ -110,6 +111,20 @@ class Lap:
         }
 
 
+@dataclass(frozen=True)
+class Start:
+    """What a lap begins with."""
+
+    seed: int
+    """of the track"""
+    colours: Colours = PLAIN
+    """of the field"""
+    supervisor: Supervisor | None = None
+    """may change what the driver wants"""
+    watch: Callable[[World, Decision, str], None] | None = None
+    """called before each action"""
+
+
 def drive_lap(
     world: World,
     driver: Driver | None,
@@ -130,19 +145,79 @@ def drive_lap(
         watch: called before each action.
         limit: actions at most.
     """
-    frame, rows, lost = world.start(seed, colours), [], 0
+    (lap,) = drive_laps([world], driver, [Start(seed, colours, supervisor, watch)], limit=limit)
+    return lap
+
+
+def drive_laps(
+    worlds: Sequence[World],
+    driver: Driver | None,
+    starts: Sequence[Start],
+    report: Callable[[Lap], None] | None = None,
+    limit: int = LIMIT,
+) -> list[Lap]:
+    """Many laps, as many at a time as there are worlds: one decision for all of them costs little more than for one.
+
+    Args:
+        worlds: simulators; one whose lap has ended takes the next.
+        driver: sees frames only; None for the expert, who knows the track.
+        starts: one per lap.
+        report: called with each lap when it ends.
+        limit: actions of a lap at most.
+    """
+    waiting, laps = iter(enumerate(starts)), {}
+    running = [seat for world in worlds if (seat := _take(waiting, world, driver, limit))]
+    while running:
+        seen = np.stack([seat.seen for seat in running])
+        decisions = [None] * len(running) if driver is None else driver.decide(seen)
+        going = []
+        for seat, decision in zip(running, decisions, strict=True):
+            try:
+                seat.seen = seat.memory.see(seat.drive.send(decision))
+            except StopIteration as end:
+                laps[seat.number] = end.value
+                if report is not None:
+                    report(end.value)
+                seat = _take(waiting, seat.world, driver, limit)  # noqa: PLW2901
+            if seat is not None:
+                going.append(seat)
+        running = going
+    return [laps[number] for number in range(len(laps))]
+
+
+@dataclass
+class _Seat:
+    """A lap while it is driven."""
+
+    number: int
+    world: World
+    drive: Generator[np.ndarray, Decision | None, Lap]
+    memory: Memory
+    seen: np.ndarray
+
+
+def _take(waiting: Iterator[tuple[int, Start]], world: World, driver: Driver | None, limit: int) -> _Seat | None:
+    number, start = next(waiting, (None, None))
+    if number is None or start is None:
+        return None
+    drive, memory = _drive(world, start, limit), Memory(1 if driver is None else driver.length)
+    return _Seat(number, world, drive, memory, memory.see(next(drive)))
+
+
+def _drive(world: World, start: Start, limit: int) -> Generator[np.ndarray, Decision | None, Lap]:
+    """Yields frames and is sent decisions, None for the expert's; returns the lap."""
+    frame, rows, lost = world.start(start.seed, start.colours), [], 0
     expert = Expert(world)
-    for each in (driver, supervisor):
-        if each is not None:
-            each.forget()
+    if start.supervisor is not None:
+        start.supervisor.forget()
     while world.visited < DONE and not world.over and lost < LOST and len(rows) < limit:
         wanted = expert.act()
-        decision = Decision(wanted, np.zeros(3), np.zeros(3)) if driver is None else driver.act(frame)
+        decision = (yield frame) or Decision(wanted, np.zeros(3), np.zeros(3))
         done, mode = decision.action, "drive"
-        if supervisor is not None:
-            done, mode = supervisor.allow(decision, world.speed, wanted)
-        if watch is not None:
-            watch(world, decision, mode)
+        if start.supervisor is not None:
+            done, mode = start.supervisor.allow(decision, world.speed, wanted)
+        if start.watch is not None:
+            start.watch(world, decision, mode)
         _, distance = world.track.project(world.position)
         lost = lost + 1 if distance > world.track.half_width else 0
         state = world.position, distance, world.speed
@@ -152,8 +227,8 @@ def drive_lap(
     names = ("positions", "distances", "speeds", "actions", "expert", "aleatoric", "epistemic")
     known: dict[str, Any] = {name: np.array(column) for name, column in zip(names, columns, strict=True)}
     return Lap(
-        seed=seed,
-        colours=colours,
+        seed=start.seed,
+        colours=start.colours,
         finished=world.visited >= DONE,
         visited=world.visited,
         track=world.track.points,

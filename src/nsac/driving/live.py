@@ -9,7 +9,7 @@ from typing import Any
 
 from nsac.driving import protocol
 from nsac.driving.errors import DrivingError
-from nsac.driving.pilot import Pilot
+from nsac.driving.pilot import Memory, Pilot
 from nsac.driving.road import FrameError, decode, prepare
 
 GAIN = 0.15
@@ -53,7 +53,7 @@ class RoadDriver:
         report: Callable[[Told], None] | None = None,
     ):
         self.pilot, self.speed, self.threshold, self.report = pilot, speed, threshold, report
-        self.pilot.forget()
+        self._memory = Memory(pilot.length)
         self._steering, self._unread = 0.0, 0
 
     def answer(self, event: protocol.Event) -> str | None:
@@ -79,7 +79,7 @@ class RoadDriver:
                 raise DrivingError(f"{BLIND} frames in a row could not be read. The last: {err}") from None
             return Told(self._steering, 0.0, speed, 0.0, 0.0, False, str(err))
         self._unread = 0
-        decision = self.pilot.act(frame)
+        (decision,) = self.pilot.decide(self._memory.see(frame)[None])
         sure = self.threshold is None or decision.doubt <= self.threshold
         self._steering = max(-1.0, min(1.0, float(decision.action[0])))
         throttle = max(-1.0, min(1.0, GAIN * (self.speed * (1.0 if sure else 0.5) - speed)))

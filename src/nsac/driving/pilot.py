@@ -41,8 +41,25 @@ class Decision:
         return float(np.sqrt(self.aleatoric[0] + self.epistemic[0]))
 
 
+class Memory:
+    """The latest frames of a drive; before the first there is only it.
+
+    Args:
+        length: how many.
+    """
+
+    def __init__(self, length: int):
+        self.length = length
+        self._frames: deque[np.ndarray] = deque(maxlen=length)
+
+    def see(self, frame: np.ndarray) -> np.ndarray:
+        """(length, ...), of which this frame is the newest."""
+        self._frames.extend([frame] if self._frames else [frame] * self.length)
+        return np.stack(self._frames)
+
+
 class Pilot:
-    """A fitted method with memory for the frames it needs.
+    """A fitted method at the wheel.
 
     Args:
         method: fitted.
@@ -55,7 +72,6 @@ class Pilot:
         self.method, self.shift, self.scale, self.config = method.eval(), shift, scale, config
         self.calibration = calibration
         self.task = config.task.partition("-")[0]  # the name of a larger recording does not matter
-        self._frames: deque[np.ndarray] = deque(maxlen=method.problem.length)
 
     @classmethod
     def of(cls, method: AbstractMethod, task: Task, config: RunConfig, calibration: VarianceScale) -> "Pilot":
@@ -68,21 +84,20 @@ class Pilot:
         """Of its method."""
         return self.config.method
 
-    def forget(self) -> None:
-        """A new drive begins."""
-        self._frames.clear()
+    @property
+    def length(self) -> int:
+        """How many of the latest frames it sees."""
+        return self.method.problem.length
 
-    def sees(self, frame: np.ndarray) -> Tensor:
-        """The latest frames as the network sees them, a batch of one; before the first there is only it."""
-        self._frames.append(frame)
-        while len(self._frames) < self._frames.maxlen:  # type: ignore[operator]
-            self._frames.append(frame)
-        return SEE[self.task](torch.from_numpy(np.stack(self._frames))[None])
+    def sees(self, frames: np.ndarray) -> Tensor:
+        """The latest frames of several drives, (B, length, ...), as the network sees them."""
+        return SEE[self.task](torch.from_numpy(frames))
 
-    def act(self, frame: np.ndarray) -> Decision:
-        """What to do now."""
-        p = self.predict(self.sees(frame))
-        return Decision(*(v[0].double().numpy() for v in (p.mean, p.aleatoric, p.epistemic)))
+    def decide(self, frames: np.ndarray) -> list[Decision]:
+        """What to do in each of several drives, by their latest frames, (B, length, ...)."""
+        p = self.predict(self.sees(frames))
+        columns = (v.double().numpy() for v in (p.mean, p.aleatoric, p.epistemic))
+        return [Decision(*row) for row in zip(*columns, strict=True)]
 
     def predict(self, x: Tensor) -> Prediction:
         """Actions of what is seen, calibrated."""

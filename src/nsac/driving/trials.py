@@ -1,14 +1,14 @@
 """Many laps: unseen tracks, the same tracks in other colours, and with a supervisor on the seat beside."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from nsac._checks import check_choice
-from nsac.driving.lap import Driver, Lap, drive_lap
+from nsac._checks import check_choice, check_int
+from nsac.driving.lap import Driver, Lap, Start, drive_laps
 from nsac.driving.supervisor import LEVEL, DoubtSupervisor, Reaction, calibrate_threshold, would_react
 from nsac.driving.world import Colours, World, random_colours
 from nsac.uncertainty import ood_auroc
@@ -37,8 +37,11 @@ class TrialConfig:
     """share of the time the supervisor lets a pilot drive on those"""
     reactions: tuple[Reaction, ...] = ("hand over", "slow")
     """of the supervisor"""
+    at_once: int = 10
+    """laps driven together; which ones are decides which draws each gets"""
 
     def __post_init__(self):
+        check_int("at_once", self.at_once)
         for reaction in self.reactions:
             check_choice("reaction", reaction, ("hand over", "slow"))
 
@@ -55,16 +58,6 @@ class Trials:
     measures: dict[str, float | None] = field(default_factory=dict)
 
 
-def clean_laps(world: World, driver: Driver | None, seeds: Sequence[int], report: Report | None = None) -> list[Lap]:
-    """A lap of each track."""
-    laps = []
-    for seed in seeds:
-        laps.append(drive_lap(world, driver, seed))
-        if report is not None:
-            report(laps[-1], "clean" if driver is not None else "expert")
-    return laps
-
-
 def schemes(config: TrialConfig) -> Iterator[tuple[int, int, Colours]]:
     """Run, trial and colours of the noise test; the same for every method."""
     for run in range(config.tracks):
@@ -74,34 +67,35 @@ def schemes(config: TrialConfig) -> Iterator[tuple[int, int, Colours]]:
 
 def run_trials(driver: Driver, config: TrialConfig, report: Report | None = None) -> Trials:
     """Clean laps, the noise test, and both again with a supervisor."""
-    world = World()
+    worlds, report = [World() for _ in range(config.at_once)], report or (lambda lap, kind: None)
+
+    def laps(who: Driver | None, starts: Sequence[Start], kind: str) -> list[Lap]:
+        return drive_laps(worlds, who, starts, lambda lap: report(lap, kind))
+
+    seeds = [config.first_seed + i for i in range(config.tracks)]
+    plain = [(run, None, Start(seed)) for run, seed in enumerate(seeds)]
+    asked = plain + [(run, trial, Start(seeds[run], colours)) for run, trial, colours in schemes(config)]
     try:
-        seeds = [config.first_seed + i for i in range(config.tracks)]
-        expert = clean_laps(world, None, seeds, report)
-        clean = clean_laps(world, driver, seeds, report)
-        threshold = calibrate_threshold(clean_laps(world, driver, config.calibration, report), config.level)
-        noise, supervised = [], []
-
-        def watched(lap: Lap, **about: Any) -> Iterator[dict[str, Any]]:
-            for reaction in config.reactions:
-                again = lap
-                if would_react(lap, threshold):  # otherwise it would be the same lap to the bit
-                    again = drive_lap(world, driver, lap.seed, lap.colours, DoubtSupervisor(threshold, reaction))
-                    if report is not None:
-                        report(again, reaction)
-                yield {**about, "reaction": reaction, **row(again)}
-
-        for run, lap in enumerate(clean):
-            supervised += watched(lap, run=run, trial=None)
-        for run, trial, colours in schemes(config):
-            lap = drive_lap(world, driver, seeds[run], colours)
-            if report is not None:
-                report(lap, "noise")
-            noise.append({"run": run, "trial": trial, **row(lap)})
-            supervised += watched(lap, run=run, trial=trial)
+        expert = laps(None, [start for *_, start in plain], "expert")
+        held_out = laps(driver, [Start(seed) for seed in config.calibration], "calibration")
+        threshold = calibrate_threshold(held_out, config.level)
+        alone = laps(driver, [start for *_, start in asked], "alone")
+        acted = [i for i, lap in enumerate(alone) if would_react(lap, threshold)]  # other laps would be the same
+        beside = {}
+        for reaction in config.reactions:
+            again = [replace(asked[i][2], supervisor=DoubtSupervisor(threshold, reaction)) for i in acted]
+            beside[reaction] = dict(zip(acted, laps(driver, again, reaction), strict=True))
     finally:
-        world.close()
-    found = Trials([row(lap) for lap in clean], [row(lap) for lap in expert], noise, supervised, threshold)
+        for world in worlds:
+            world.close()
+    rows = [{"run": run, "trial": trial, **row(lap)} for (run, trial, _), lap in zip(asked, alone, strict=True)]
+    supervised = [
+        {**rows[i], "reaction": reaction, **(row(changed[i]) if i in changed else {})}
+        for reaction, changed in beside.items()
+        for i in range(len(rows))
+    ]
+    clean, noise = rows[: config.tracks], rows[config.tracks :]
+    found = Trials(clean, [row(lap) for lap in expert], noise, supervised, threshold)
     return Trials(**{**asdict(found), "measures": summary(found)})
 
 

@@ -1,6 +1,6 @@
 """The encoder of images: convolutions over each, and a token for every place."""
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,8 @@ from nsac.models.encoders import ROUGH_FLOOR, AbstractEncoder, Batch, Encoded
 
 THUMBNAIL, GRID = 6, 4
 """Pixels of a thumbnail's side, and places of an averaged map."""
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class Stack(NamedTuple):
@@ -64,12 +66,12 @@ class FrameEncoder(AbstractEncoder):
         self.channels, self.frames = channels, frames
         self.token_dim, self.query_dim, self.skip_dim = width, width, 0
         layers, patch = STACKS[stack]
-        self.conv = seeded(lambda: _convolutions(channels, layers), seed)
+        self.conv = _by_pixel(seeded(lambda: _convolutions(channels, layers), seed))
         self.ask = None
         if patch:
             self.size = (-1, -1) if size is None else size
             places = _places(layers, patch, size, stack)
-            self.pool = seeded(lambda: nn.Conv2d(layers[-1][0], width, patch, patch), seed + 2)
+            self.pool = _by_pixel(seeded(lambda: nn.Conv2d(layers[-1][0], width, patch, patch), seed + 2))
             self.ask = seeded_linear(frames * places * width, width, seed + 3)
         else:
             self.size, places = (-1, -1), GRID**2
@@ -106,6 +108,11 @@ def _convolutions(channels: int, layers: tuple[tuple[int, int, int, int], ...]) 
         parts += [nn.Conv2d(channels, out, kernel, stride, padding), nn.ELU()]
         channels = out
     return nn.Sequential(*parts)
+
+
+def _by_pixel(part: M) -> M:
+    """Channels side by side in memory, which processors are a quarter faster with."""
+    return part.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
 
 def _places(layers: tuple[tuple[int, int, int, int], ...], patch: int, size: tuple[int, int] | None, name: str) -> int:
