@@ -1,22 +1,31 @@
 """CarRacing with the same physics and the same pixels, drawn only where the camera looks and when somebody looks."""
 
 import math
+from typing import Any
 
 import numpy as np
+import pygame
 from gymnasium.envs.box2d import car_racing
+from pygame import gfxdraw
 
 SIDE = 20
 """Grass: patches lie on every other cell of a grid from -20 to 20."""
+WINDOW = car_racing.WINDOW_W, car_racing.WINDOW_H
+SMALL = car_racing.STATE_W, car_racing.STATE_H
+View = tuple[float, tuple[float, float], float]
+"""Pixels per length, where the origin is, and the angle the world is turned by."""
 
 
 class Racing(car_racing.CarRacing):
     """The environment `CarRacing-v3`, several times as fast.
 
     Its own renderer transforms some 700 polygons one by one, nearly all of which lie outside of the picture, after
-    every step of the physics. Here they are transformed at once, and not at all while `blind`.
+    every step of the physics, and rasterises a font each time. Here they are transformed at once, and not at all while
+    `blind`; the score is left out.
     """
 
     blind = False
+    car: Any
 
     def reset(self, **arguments):
         """A new track, seen."""
@@ -24,20 +33,42 @@ class Racing(car_racing.CarRacing):
         return super().reset(**arguments)
 
     def _render(self, mode: str):
-        return self.state if self.blind else super()._render(mode)
+        if self.blind:
+            return self.state
+        if getattr(self, "_canvas", None) is None:
+            self._canvas = pygame.Surface(WINDOW)
+        view, self.surf = self._view(), self._canvas
+        self._render_road(*view)
+        self.car.draw(self.surf, *view, False)
+        self.surf = pygame.transform.flip(self.surf, False, True)
+        self._render_indicators(*WINDOW)
+        return self._create_image_array(self.surf, SMALL)
+
+    def _view(self) -> View:
+        """The car looks up, below the middle; in the first second the camera comes down."""
+        share, angle = min(self.t, 1.0), -self.car.hull.angle
+        zoom = 0.1 * car_racing.SCALE * (1 - share) + car_racing.ZOOM * car_racing.SCALE * share
+        x, y = pygame.math.Vector2(*(-at * zoom for at in self.car.hull.position)).rotate_rad(angle)
+        return zoom, (WINDOW[0] / 2 + x, WINDOW[1] / 4 + y), angle
 
     def _render_road(self, zoom, translation, angle):
-        field, patches = car_racing.PLAYFIELD, _patches()
-        corners = [(field, field), (field, -field), (-field, -field), (-field, field)]
-        self._draw_colored_polygon(self.surf, corners, self.bg_color, zoom, translation, angle, clip=False)
-        view = zoom, translation, angle
-        for i in _seen(patches, *view):
-            self._draw_colored_polygon(self.surf, patches[i].tolist(), self.grass_color, *view)
+        field, view, patches = car_racing.PLAYFIELD, (zoom, translation, angle), _patches()
+        farthest = max(abs(at) for at in self.car.hull.position) + math.hypot(*WINDOW) / zoom
+        self.surf.fill([int(c) for c in self.bg_color] if farthest < field else 0)
+        if farthest >= field:  # the world ends in the picture
+            corners = [(field, field), (field, -field), (-field, -field), (-field, field)]
+            self._draw_colored_polygon(self.surf, corners, self.bg_color, *view, clip=False)
         if getattr(self, "_drawn", None) is not self.road_poly:  # a new track
             self._drawn, self._corners = self.road_poly, np.array([poly for poly, _ in self.road_poly])
-        for i in _seen(self._corners, *view):
-            poly, colour = self.road_poly[i]
-            self._draw_colored_polygon(self.surf, poly, [int(c) for c in colour], *view)
+        for _, corners in _seen(patches, *view):
+            _draw(self.surf, corners, self.grass_color)
+        for i, corners in _seen(self._corners, *view):
+            _draw(self.surf, corners, [int(c) for c in self.road_poly[i][1]])  # it changes when a tile is visited
+
+
+def _draw(surface: pygame.Surface, corners: list, colour) -> None:
+    gfxdraw.aapolygon(surface, corners, colour)
+    gfxdraw.filled_polygon(surface, corners, colour)
 
 
 def _patches() -> np.ndarray:
@@ -47,16 +78,16 @@ def _patches() -> np.ndarray:
     return np.stack([np.hstack([x + d, x, x, x + d]), np.hstack([y, y, y + d, y + d])], -1)
 
 
-def _seen(polygons: np.ndarray, zoom: float, translation, angle: float) -> np.ndarray:
-    """Numbers of the polygons that the environment draws and that are in the window.
+def _seen(polygons: np.ndarray, zoom: float, translation: tuple[float, float], angle: float) -> list[tuple[int, list]]:
+    """Numbers and corners in pixels of the polygons that the environment draws and that are in the window.
 
     It draws those with a corner in or near it, most of which leave no pixel.
     """
     c, s = math.cos(angle), math.sin(angle)
     x = (polygons[..., 0] * c - polygons[..., 1] * s) * zoom + translation[0]
     y = (polygons[..., 0] * s + polygons[..., 1] * c) * zoom + translation[1]
-    far, drawn, inside = car_racing.MAX_SHAPE_DIM, True, True
-    for at, side in ((x, car_racing.WINDOW_W), (y, car_racing.WINDOW_H)):
-        drawn = drawn & (at >= -far) & (at <= side + far)
-        inside = inside & (at.max(-1) >= -1) & (at.min(-1) <= side + 1)
-    return np.flatnonzero(drawn.any(-1) & inside)
+    far, (width, height) = car_racing.MAX_SHAPE_DIM, WINDOW
+    drawn = (x >= -far) & (x <= width + far) & (y >= -far) & (y <= height + far)
+    inside = (x.max(-1) >= -1) & (x.min(-1) <= width + 1) & (y.max(-1) >= -1) & (y.min(-1) <= height + 1)
+    chosen = np.flatnonzero(drawn.any(-1) & inside)
+    return list(zip(chosen.tolist(), np.stack([x[chosen], y[chosen]], -1).tolist(), strict=True))
