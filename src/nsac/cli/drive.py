@@ -104,7 +104,9 @@ def test(
     tracks: Annotated[int, typer.Option(min=1, help="CarRacing: unseen tracks.")] = 10,
     trials: Annotated[int, typer.Option(min=0, help="CarRacing: colourings of each.")] = 10,
     first: Annotated[int, typer.Option(min=0, help="CarRacing: seed of the first track.")] = UNSEEN,
-    reactions: Annotated[str, typer.Option(help="Of supervisors, with commas between.")] = "hand over,slow",
+    reactions: Annotated[
+        str, typer.Option(help="Of supervisors, with commas between; '' for none.")
+    ] = "hand over,slow",
     results: Results = RESULTS,
     as_json: AsJson = False,
 ) -> None:
@@ -122,7 +124,8 @@ def test(
             made = other_road(pilot)
             store.write(made)
         else:
-            config = TrialConfig(first, tracks, trials, reactions=tuple(reactions.split(",")))  # type: ignore[arg-type]
+            chosen: Any = tuple(each.strip() for each in reactions.split(",") if each.strip())
+            config = TrialConfig(first, tracks, trials, reactions=chosen)
             name = record_name(pilot.config, "trials", asdict(config))
             if name in store:
                 made = store.read(name)

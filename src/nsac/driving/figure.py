@@ -53,7 +53,7 @@ def saliency_figure(pilots: Sequence[Pilot], world: World, track: int, at: Seque
 def closed_loop_figure(
     pilots: Sequence[Pilot], world: World, track: int, records: Sequence[DriveRecord] = ()
 ) -> "Figure":
-    """Five panels: the track, distances from its centreline, steering, saliency, and success in other colours."""
+    """Five panels: the track, distances from its centreline, actions, saliency, and success in other colours."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -63,24 +63,26 @@ def closed_loop_figure(
     with rc_context(STYLE):
         figure = Figure(figsize=(12, 8), layout="constrained")
         top, bottom = figure.subfigures(2, 1)  # pyright: ignore[reportGeneralTypeIssues]
-        above = top.subplots(1, 3, width_ratios=(1, 1.3, 1.3))
-        _map(above[0], expert, laps)
-        for ax, column, text in (
-            (above[1], "distances", "distance from the centreline"),
-            (above[2], "actions", "steering"),
+        above = top.subplot_mosaic([["map", "off", "steer"], ["map", "off", "pedals"]], width_ratios=(1, 1.3, 1.3))
+        _map(above["map"], expert, laps)
+        for name, lap in {"expert": expert, **laps}.items():
+            share = np.linspace(0, lap.visited, len(lap))
+            steer, gas, brake = lap.actions.T
+            for place, values in (("off", lap.distances), ("steer", steer), ("pedals", gas - brake)):
+                above[place].plot(share, values, label=name, linewidth=0.8)
+        for place, title in (
+            ("off", "B  distance from the centreline"),
+            ("steer", "C  steering"),
+            ("pedals", "gas less brake"),
         ):
-            for name, lap in {"expert": expert, **laps}.items():
-                values = getattr(lap, column)
-                share = np.linspace(0, lap.visited, len(lap))
-                ax.plot(share, values if values.ndim == 1 else values[:, 0], label=name, linewidth=0.8)
-            ax.set_xlabel("share of the lap")
-            ax.set_title(text)
-        above[1].legend(fontsize=7)
+            above[place].set_title(title)
+            above[place].set_xlabel("share of the lap")
+        above["off"].legend(fontsize=7)
         below = bottom.subplots(1, len(pilots) + 1)
         (frames,) = moments_of(world, track, [int(bends[0])])
-        for ax, pilot in zip(below, pilots, strict=False):
+        for i, (ax, pilot) in enumerate(zip(below, pilots, strict=False)):
             _overlay(ax, frames[-1], look(pilot, frames))
-            ax.set_title(pilot.name)
+            ax.set_title(f"D  {pilot.name}" if i == 0 else pilot.name)
         _bars(below[-1], records)
     return figure
 
@@ -92,7 +94,7 @@ def _map(ax, expert: Lap, laps: dict[str, Lap]) -> None:
     ax.plot(*expert.positions[0], "k^", markersize=5)
     ax.set_aspect("equal")
     ax.axis("off")
-    ax.set_title("track")
+    ax.set_title("A  track")
 
 
 def _overlay(ax, frame: np.ndarray, heat: np.ndarray) -> None:
@@ -111,4 +113,4 @@ def _bars(ax, records: Sequence[DriveRecord]) -> None:
     ax.bar(list(rates), means, yerr=spread, color="0.6", capsize=3)
     ax.set_ylim(0, 1.05)
     ax.tick_params(axis="x", rotation=60)
-    ax.set_title("success in other colours")
+    ax.set_title("E  success in other colours")

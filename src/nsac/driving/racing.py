@@ -52,7 +52,7 @@ class Racing(car_racing.CarRacing):
         return zoom, (WINDOW[0] / 2 + x, WINDOW[1] / 4 + y), angle
 
     def _render_road(self, zoom, translation, angle):
-        field, view, patches = car_racing.PLAYFIELD, (zoom, translation, angle), _patches()
+        field, view = car_racing.PLAYFIELD, (zoom, translation, angle)
         farthest = max(abs(at) for at in self.car.hull.position) + math.hypot(*WINDOW) / zoom
         self.surf.fill([int(c) for c in self.bg_color] if farthest < field else 0)
         if farthest >= field:  # the world ends in the picture
@@ -60,15 +60,10 @@ class Racing(car_racing.CarRacing):
             self._draw_colored_polygon(self.surf, corners, self.bg_color, *view, clip=False)
         if getattr(self, "_drawn", None) is not self.road_poly:  # a new track
             self._drawn, self._corners = self.road_poly, np.array([poly for poly, _ in self.road_poly])
-        for _, corners in _seen(patches, *view):
+        for _, corners in _seen(_PATCHES, *view):
             _draw(self.surf, corners, self.grass_color)
         for i, corners in _seen(self._corners, *view):
             _draw(self.surf, corners, [int(c) for c in self.road_poly[i][1]])  # it changes when a tile is visited
-
-
-def _draw(surface: pygame.Surface, corners: list, colour) -> None:
-    gfxdraw.aapolygon(surface, corners, colour)
-    gfxdraw.filled_polygon(surface, corners, colour)
 
 
 def _patches() -> np.ndarray:
@@ -76,6 +71,14 @@ def _patches() -> np.ndarray:
     x, y = (axis.reshape(-1, 1) for axis in np.meshgrid(at, at, indexing="ij"))
     d = car_racing.GRASS_DIM
     return np.stack([np.hstack([x + d, x, x, x + d]), np.hstack([y, y, y + d, y + d])], -1)
+
+
+_PATCHES = _patches()
+
+
+def _draw(surface: pygame.Surface, corners: list, colour) -> None:
+    gfxdraw.aapolygon(surface, corners, colour)
+    gfxdraw.filled_polygon(surface, corners, colour)
 
 
 def _seen(polygons: np.ndarray, zoom: float, translation: tuple[float, float], angle: float) -> list[tuple[int, list]]:
