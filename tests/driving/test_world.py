@@ -1,3 +1,4 @@
+import subprocess
 import sys
 
 import numpy as np
@@ -96,3 +97,9 @@ def test_a_missing_simulator_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "nsac.driving.racing", None)
     with pytest.raises(SimulatorMissing, match=r"pip install 'nsac\[drive\]'"):
         World()
+
+
+def test_nothing_greets_on_stdout():
+    code = "from nsac.driving.world import World; World()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not done.stdout

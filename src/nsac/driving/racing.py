@@ -4,9 +4,10 @@ import math
 from typing import Any
 
 import numpy as np
-import pygame
 from gymnasium.envs.box2d import car_racing
-from pygame import gfxdraw
+
+# pygame comes by way of the environment, since it greets on stdout when it is imported by itself
+from gymnasium.envs.box2d.car_racing import gfxdraw, pygame  # pyright: ignore[reportPrivateImportUsage]
 
 SIDE = 20
 """Grass: patches lie on every other cell of a grid from -20 to 20."""
