@@ -1,7 +1,8 @@
 """Closed loop: a driver and a car on a track, and what is to be said about the lap."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -166,42 +167,44 @@ def drive_laps(
         limit: actions of a lap at most.
     """
     waiting, laps = iter(enumerate(starts)), {}
-    running = [seat for world in worlds if (seat := _take(waiting, world, driver, limit))]
+
+    def seats(world: World) -> list[_Seat]:
+        """The next lap, if there is one."""
+        length = 1 if driver is None else driver.length
+        return [_Seat(number, world, _drive(world, start, limit), length) for number, start in islice(waiting, 1)]
+
+    running = [seat for world in worlds for seat in seats(world)]
     while running:
         seen = np.stack([seat.seen for seat in running])
         decisions = [None] * len(running) if driver is None else driver.decide(seen)
         going = []
         for seat, decision in zip(running, decisions, strict=True):
-            try:
-                seat.seen = seat.memory.see(seat.drive.send(decision))
-            except StopIteration as end:
-                laps[seat.number] = end.value
-                if report is not None:
-                    report(end.value)
-                seat = _take(waiting, seat.world, driver, limit)  # noqa: PLW2901
-            if seat is not None:
+            lap = seat.go(decision)
+            if lap is None:
                 going.append(seat)
+                continue
+            laps[seat.number] = lap
+            going += seats(seat.world)
+            if report is not None:
+                report(lap)
         running = going
     return [laps[number] for number in range(len(laps))]
 
 
-@dataclass
 class _Seat:
     """A lap while it is driven."""
 
-    number: int
-    world: World
-    drive: Generator[np.ndarray, Decision | None, Lap]
-    memory: Memory
-    seen: np.ndarray
+    def __init__(self, number: int, world: World, drive: Generator[np.ndarray, Decision | None, Lap], length: int):
+        self.number, self.world, self.drive, self.memory = number, world, drive, Memory(length)
+        self.seen = self.memory.see(next(drive))
 
-
-def _take(waiting: Iterator[tuple[int, Start]], world: World, driver: Driver | None, limit: int) -> _Seat | None:
-    number, start = next(waiting, (None, None))
-    if number is None or start is None:
+    def go(self, decision: Decision | None) -> Lap | None:
+        """One action; the lap when it has ended."""
+        try:
+            self.seen = self.memory.see(self.drive.send(decision))
+        except StopIteration as end:
+            return end.value
         return None
-    drive, memory = _drive(world, start, limit), Memory(1 if driver is None else driver.length)
-    return _Seat(number, world, drive, memory, memory.see(next(drive)))
 
 
 def _drive(world: World, start: Start, limit: int) -> Generator[np.ndarray, Decision | None, Lap]:
