@@ -77,14 +77,15 @@ def run_trials(driver: Driver, config: TrialConfig, report: Report | None = None
     asked = plain + [(run, trial, Start(seeds[run], colours)) for run, trial, colours in schemes(config)]
     try:
         expert = laps(None, [start for *_, start in plain], "expert")
-        held_out = laps(driver, [Start(seed) for seed in config.calibration], "calibration")
-        threshold = calibrate_threshold(held_out, config.level)
         alone = laps(driver, [start for *_, start in asked], "alone")
-        acted = [i for i, lap in enumerate(alone) if would_react(lap, threshold)]  # other laps would be the same
-        beside = {}
-        for reaction in config.reactions:
-            again = [replace(asked[i][2], supervisor=DoubtSupervisor(threshold, reaction)) for i in acted]
-            beside[reaction] = dict(zip(acted, laps(driver, again, reaction), strict=True))
+        threshold, beside = None, {}
+        if config.reactions:
+            held_out = laps(driver, [Start(seed) for seed in config.calibration], "calibration")
+            threshold = calibrate_threshold(held_out, config.level)
+            acted = [i for i, lap in enumerate(alone) if would_react(lap, threshold)]  # other laps would be the same
+            for reaction in config.reactions:
+                again = [replace(asked[i][2], supervisor=DoubtSupervisor(threshold, reaction)) for i in acted]
+                beside[reaction] = dict(zip(acted, laps(driver, again, reaction), strict=True))
     finally:
         for world in worlds:
             world.close()
