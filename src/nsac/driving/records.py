@@ -39,8 +39,8 @@ NOTES = {
 }
 
 PICTURES = {
-    "closed-loop": "Figure 7. One lap of each pilot: where it drove (A), how far from the centreline (B), what it did (C), "
-    "what its steering hung on (D), and finished laps in other colours, mean and deviation over seeds (E).",
+    "closed-loop": "Figure 7. One lap of each pilot: where it drove (A), how far from the centreline (B), what it did "
+    "(C), what its steering hung on (D), and finished laps in other colours, mean and deviation over seeds (E).",
     "saliency": "Grad-CAM of the steering of each pilot at some moments of a lap.",
 }
 """What each picture shows, by the name of its file."""
