@@ -1,5 +1,6 @@
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,6 +77,13 @@ def test_doubt_after_the_road_was_left_for_good_does_not_count():
     assert made_lap(doubt, False, distances).measures()["doubt"] == pytest.approx(0.1)
     assert made_lap(doubt, True, distances).on_road == 100  # it came back
     assert made_lap(doubt, False, np.full(100, 9.0)).on_road == 0
+
+
+def test_shares_of_a_lap_grow_past_the_start_of_the_line():
+    lap = made_lap(np.full(40, 0.1))
+    np.testing.assert_allclose(lap.shares, np.arange(40) / 40, atol=1e-9)
+    later = replace(lap, positions=np.roll(lap.positions, 5, 0))  # begins five points before the line does
+    np.testing.assert_allclose(np.diff(later.shares), 1 / 40, atol=1e-9)
 
 
 def film(pictures=6):

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from nsac.driving.lap import Lap, drive_lap
 from nsac.driving.pilot import Memory, Pilot
@@ -59,17 +58,17 @@ def closed_loop_figure(
 
     laps = {pilot.name: drive_lap(world, pilot, track) for pilot in pilots}
     expert = drive_lap(world, None, track)
+    colours = {"expert": "black", **{name: f"C{i}" for i, name in enumerate(laps)}}
     bends = np.argsort(-np.abs(expert.actions[20:, 0]))[:1] + 20
     with rc_context(STYLE):
-        figure = Figure(figsize=(12, 8), layout="constrained")
-        top, bottom = figure.subfigures(2, 1)  # pyright: ignore[reportGeneralTypeIssues]
+        figure = Figure(figsize=(12, 6.5), layout="constrained")
+        top, bottom = figure.subfigures(2, 1, height_ratios=(1.6, 1))  # pyright: ignore[reportGeneralTypeIssues]
         above = top.subplot_mosaic([["map", "off", "steer"], ["map", "off", "pedals"]], width_ratios=(1, 1.3, 1.3))
-        _map(above["map"], expert, laps)
+        _map(above["map"], expert, laps, colours)
         for name, lap in {"expert": expert, **laps}.items():
-            share = np.linspace(0, lap.visited, len(lap))
             steer, gas, brake = lap.actions.T
             for place, values in (("off", lap.distances), ("steer", steer), ("pedals", gas - brake)):
-                above[place].plot(share, values, label=name, linewidth=0.8)
+                above[place].plot(lap.shares, values, color=colours[name], label=name, linewidth=0.8)
         for place, title in (
             ("off", "B  distance from the centreline"),
             ("steer", "C  steering"),
@@ -77,20 +76,22 @@ def closed_loop_figure(
         ):
             above[place].set_title(title)
             above[place].set_xlabel("share of the lap")
+        above["off"].axhline(expert.half_width, color="0.7", linestyle="--", linewidth=0.8)  # here the road ends
+        above["off"].set_ylim(0, 2 * expert.half_width)
         above["off"].legend(fontsize=7)
         below = bottom.subplots(1, len(pilots) + 1)
         (frames,) = moments_of(world, track, [int(bends[0])])
         for i, (ax, pilot) in enumerate(zip(below, pilots, strict=False)):
             _overlay(ax, frames[-1], look(pilot, frames))
             ax.set_title(f"D  {pilot.name}" if i == 0 else pilot.name)
-        _bars(below[-1], records)
+        _bars(below[-1], records, colours)
     return figure
 
 
-def _map(ax, expert: Lap, laps: dict[str, Lap]) -> None:
+def _map(ax, expert: Lap, laps: dict[str, Lap], colours: dict[str, str]) -> None:
     ax.plot(*np.append(expert.track, expert.track[:1], 0).T, color="0.8", linewidth=4)
     for name, lap in laps.items():
-        ax.plot(*lap.positions.T, linewidth=0.8, label=name)
+        ax.plot(*lap.positions.T, color=colours[name], linewidth=0.8)
     ax.plot(*expert.positions[0], "k^", markersize=5)
     ax.set_aspect("equal")
     ax.axis("off")
@@ -103,14 +104,15 @@ def _overlay(ax, frame: np.ndarray, heat: np.ndarray) -> None:
     ax.axis("off")
 
 
-def _bars(ax, records: Sequence[DriveRecord]) -> None:
-    rates: dict[str, list[float]] = {}
+def _bars(ax, records: Sequence[DriveRecord], colours: dict[str, str]) -> None:
+    rates: dict[str, list[float]] = {name: [] for name in colours}
     for record in records:
         if record.measures.get("noise_success") is not None:
             rates.setdefault(record.method, []).append(record.measures["noise_success"])  # type: ignore[arg-type]
+    rates = {name: rate for name, rate in rates.items() if rate}
     means = [float(np.mean(rate)) for rate in rates.values()]
-    spread = [float(torch.tensor(rate).std()) if len(rate) > 1 else 0.0 for rate in rates.values()]
-    ax.bar(list(rates), means, yerr=spread, color="0.6", capsize=3)
+    spread = [float(np.std(rate, ddof=1)) if len(rate) > 1 else 0.0 for rate in rates.values()]
+    ax.bar(list(rates), means, yerr=spread, color=[colours.get(name, "0.6") for name in rates], capsize=3)
     ax.set_ylim(0, 1.05)
     ax.tick_params(axis="x", rotation=60)
-    ax.set_title("E  success in other colours")
+    ax.set_title("E  success")

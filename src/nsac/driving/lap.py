@@ -9,6 +9,7 @@ import numpy as np
 
 from nsac.driving.expert import Expert
 from nsac.driving.pilot import Decision, Memory
+from nsac.driving.track import Track
 from nsac.driving.world import DONE, PLAIN, Colours, World
 
 LIMIT = 1200
@@ -87,6 +88,13 @@ class Lap:
         if self.finished or not off.any() or not off[-1]:
             return len(self)
         return int(np.flatnonzero(~off)[-1]) + 1 if (~off).any() else 0
+
+    @property
+    def shares(self) -> np.ndarray:
+        """(n,), how far along the track each position is, 0 to 1."""
+        line = Track(self.track, self.half_width)
+        along = [line.project(position)[0] / line.length for position in self.positions]
+        return np.unwrap(along, period=1.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
