@@ -124,8 +124,9 @@ def sheets(records: Iterable[DriveRecord]) -> list[Sheet]:
         lines = []
         for method in dict.fromkeys(method for method, _ in some):
             count = max(row["n"] for (m, _), row in some.items() if m == method)
-            cells = [some.get((method, name)) for name in names]
-            lines.append([method, count, *(None if c is None else Spread(c["mean"], c["std"]) for c in cells)])
+            cells = [some.get((method, name), {"mean": None}) for name in names]
+            spreads = (None if cell["mean"] is None else Spread(cell["mean"], cell["std"]) for cell in cells)
+            lines.append([method, count, *spreads])
         made.append(Sheet(task, ["method", "n", *names.values()], lines, notes))
     return made
 
