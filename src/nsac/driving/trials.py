@@ -82,7 +82,7 @@ def run_trials(driver: Driver, config: TrialConfig, report: Report | None = None
         if config.reactions:
             held_out = laps(driver, [Start(seed) for seed in config.calibration], "calibration")
             threshold = calibrate_threshold(held_out, config.level)
-            acted = [i for i, lap in enumerate(alone) if would_react(lap, threshold)]  # other laps would be the same
+            acted = [i for i, lap in enumerate(alone) if would_react(lap, threshold)]  # other laps stay as they are
             for reaction in config.reactions:
                 again = [replace(asked[i][2], supervisor=DoubtSupervisor(threshold, reaction)) for i in acted]
                 beside[reaction] = dict(zip(acted, laps(driver, again, reaction), strict=True))
