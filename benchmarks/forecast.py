@@ -19,11 +19,10 @@ import pandas as pd
 import torch
 
 from nsac import NSACForecaster
-from nsac.bench.tasks.forecasts import Setting, build
-from nsac.datasets import load_ettm1, load_jena
-from nsac.datasets.weather import JENA_COLUMNS
-from nsac.methods import METHODS
-from nsac.training import fit
+from nsac.lab.datasets import load_ettm1, load_jena
+from nsac.lab.datasets.weather import JENA_COLUMNS
+from nsac.lab.tasks.forecasts import Setting, build
+from nsac.methods import METHODS, fit
 from nsac.uncertainty.scores import crps, nll
 
 LOOKBACK, HORIZON, REMOVED = 48, 24, 0.3

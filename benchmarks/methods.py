@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from timing import cpu_seconds
 
-from nsac.methods import METHODS, Problem
+from nsac.methods import METHODS, AbstractProblem, TableProblem, WindowProblem
 
 ROWS, BATCH = 4096, 128
 EPOCH_BAR = 3.0
 
 
-def epoch(name: str, problem: Problem, x: torch.Tensor, y: torch.Tensor) -> Callable:
+def epoch(name: str, problem: AbstractProblem, x: torch.Tensor, y: torch.Tensor) -> Callable:
     method, generator = METHODS[name](problem), torch.Generator().manual_seed(0)
     optimiser = torch.optim.AdamW(method.parameters())
 
@@ -36,9 +36,9 @@ def main() -> int:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     problems = {
-        "table, 8 features": (Problem("table", 8, 1), torch.randn(ROWS, 8), torch.randn(ROWS, 1)),
+        "table, 8 features": (TableProblem(8, 1), torch.randn(ROWS, 8), torch.randn(ROWS, 1)),
         "windows, 48 x 7 -> 24": (
-            Problem("windows", 7, 24, length=48),
+            WindowProblem(7, 24, lookback=48),
             torch.randn(ROWS, 48, 7),
             torch.randn(ROWS, 24),
         ),

@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from nsac import NSACRegressor, uncertainty
-from nsac.datasets import load_uci
-from nsac.datasets.uci import COLUMNS
+from nsac.lab.datasets import load_uci
+from nsac.lab.datasets.uci import COLUMNS
 
 SCORES = ("rmse", "nll", "crps", "coverage_90", "width_90", "seconds")
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import torch
 
-from nsac.methods import Problem
+from nsac.methods import AbstractProblem, FrameProblem, SeriesProblem, TableProblem, WindowProblem
 from nsac.training import TensorData
 
 
 @dataclass(frozen=True)
 class Split:
-    problem: Problem
+    problem: AbstractProblem
     train: TensorData
     validation: TensorData
     test: TensorData
@@ -27,7 +27,7 @@ def sine(n: int = 3000, generator: torch.Generator | None = None) -> Split:
     parts = [slice(0, n // 2), slice(n // 2, 2 * n // 3), slice(2 * n // 3, n)]
     test = parts[2]
     nll = -torch.distributions.Normal(torch.sin(2 * x[test]), std[test]).log_prob(y[test]).mean().item()
-    return Split(Problem("table", 1, 1), *(TensorData(x=x[part], y=y[part]) for part in parts), true_nll=nll)
+    return Split(TableProblem(1, 1), *(TensorData(x=x[part], y=y[part]) for part in parts), true_nll=nll)
 
 
 def walk(n: int = 400, length: int = 16, horizon: int = 4, generator: torch.Generator | None = None) -> Split:
@@ -40,7 +40,7 @@ def walk(n: int = 400, length: int = 16, horizon: int = 4, generator: torch.Gene
     table = {"x": x, "y": y, "persistence": torch.zeros_like(y), "seasonal": season}
     table["calendar"] = torch.randn(n, 2, generator=generator)
     parts = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
-    problem = Problem("windows", 2, horizon, length=length, calendar=2)
+    problem = WindowProblem(2, horizon, lookback=length, calendar_dim=2)
     return Split(problem, *(TensorData(**{name: column[part] for name, column in table.items()}) for part in parts))
 
 
@@ -54,7 +54,7 @@ def scattered(n: int = 120, generator: torch.Generator | None = None) -> Split:
     table = {"x": x, "times": times, "query_times": asked, "y": y}
     table["mask"] = torch.rand(n, 20, generator=generator) < 0.2
     parts = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
-    return Split(Problem("series", 1, 1), *(TensorData(**{k: v[part] for k, v in table.items()}) for part in parts))
+    return Split(SeriesProblem(1, 1), *(TensorData(**{k: v[part] for k, v in table.items()}) for part in parts))
 
 
 def pictures(n: int = 24, generator: torch.Generator | None = None) -> Split:
@@ -63,7 +63,7 @@ def pictures(n: int = 24, generator: torch.Generator | None = None) -> Split:
     x += torch.randn(n, 1, 1, 1, 1, generator=generator)
     y = torch.stack([x.mean((1, 2, 3, 4)), x.std((1, 2, 3, 4))], 1)
     parts = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
-    return Split(Problem("frames", 1, 2, length=4), *(TensorData(x=x[p], y=y[p]) for p in parts))
+    return Split(FrameProblem(1, 2, frames=4), *(TensorData(x=x[p], y=y[p]) for p in parts))
 
 
 PROBLEMS = {"table": sine, "windows": walk, "series": scattered, "frames": pictures}

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from nsac.bench.config import RunConfig
-from nsac.datasets.udacity import Drive
-from nsac.driving import cloning, road
-from nsac.driving.lap import Lap
-from nsac.driving.pilot import Pilot
-from nsac.driving.recording import RecordConfig, Recording
-from nsac.driving.world import PLAIN, SIZE
+from nsac.lab.datasets.udacity import Drive
+from nsac.lab.driving import cloning, road
+from nsac.lab.driving.lap import Lap
+from nsac.lab.driving.pilot import Pilot
+from nsac.lab.driving.recording import RecordConfig, Recording
+from nsac.lab.driving.world import PLAIN, SIZE
+from nsac.lab.grid.config import RunConfig
 from nsac.methods import METHODS
 from nsac.models import NetworkConfig
 
@@ -48,7 +48,7 @@ def untrained(method: str, task: str = "carracing", seed: int = 0) -> Pilot:
     network = {"num_heads": 4, "d_model": 32}
     config = RunConfig(task, "sound", method, seed, method, 1, num_samples=4, network=network)
     built = METHODS[method](replace(problem, network=NetworkConfig(**network)), seed=seed)
-    ones = torch.ones(problem.outputs)
+    ones = torch.ones(problem.output_dim)
     return Pilot(built, 0 * ones, 0.3 * ones, config, ones)
 
 

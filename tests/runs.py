@@ -3,9 +3,9 @@
 import dataclasses
 import math
 
-from nsac.bench.config import run_config
-from nsac.bench.store import Record, config_key
-from nsac.bench.studies.base import StudyRecord
+from nsac.lab.grid.config import run_config
+from nsac.lab.grid.store import Record, config_key
+from nsac.lab.studies.base import StudyRecord
 
 
 def a_record(seed=0, **changes):

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 
-def check_int(name: str, value: object, least: int = 1) -> None:
-    """`value` is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"`{name}` must be a whole number of at least {least}. Got {value!r} instead.")
+def check_int(name: str, value: object, minimum: int = 1) -> None:
+    """`value` is a whole number of at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        raise ValueError(f"`{name}` must be a whole number of at least {minimum}. Got {value!r} instead.")
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:

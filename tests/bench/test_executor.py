@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nsac.bench import executor
-from nsac.bench.executor import Event, InProcess, Processes, execute
-from nsac.bench.run import run_once
-from nsac.bench.store import Store, finite
+from nsac.lab.grid import executor
+from nsac.lab.grid.executor import Event, InProcess, Processes, execute
+from nsac.lab.grid.run import run_once
+from nsac.lab.grid.store import Store, finite
 from runs import a_record, tiny
 
 
@@ -78,10 +78,10 @@ def test_processes_give_what_this_process_gives_and_a_killed_one_is_replaced(dat
 CLUSTER = """
 import json, sys
 from ray.cluster_utils import Cluster
-from nsac.bench.config import RunConfig
-from nsac.bench.executor import RayCluster, execute
-from nsac.bench.run import run_once
-from nsac.bench.store import Store, finite
+from nsac.lab.grid.config import RunConfig
+from nsac.lab.grid.executor import RayCluster, execute
+from nsac.lab.grid.run import run_once
+from nsac.lab.grid.store import Store, finite
 
 configs = [RunConfig(**c) for c in json.load(open(sys.argv[1]))]
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
@@ -122,7 +122,7 @@ def test_records_are_told_to_mlflow_once(tmp_path):
     code = """
     import sys; sys.path[:0] = sys.argv[1:]
     from runs import a_record
-    from nsac.bench.track import MLflow
+    from nsac.lab.grid.mlflow import MLflow
     tell = MLflow()
     record = a_record(metrics={"mse": 0.5, "nll": None})
     print(tell(record), MLflow()(record), tell(a_record(1)))

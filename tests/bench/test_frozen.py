@@ -7,7 +7,7 @@ import torch
 from rich.console import Console
 
 from nsac import NSAC
-from nsac.bench.frozen import PAPER, REGIMES, frozen_analysis, frozen_figure, frozen_table, step
+from nsac.lab.studies.frozen import PAPER, REGIMES, frozen_analysis, frozen_figure, frozen_table, step
 
 
 @pytest.fixture(scope="module")

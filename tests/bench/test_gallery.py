@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from nsac.bench.config import NEURAL
-from nsac.bench.gallery import METHODS, picture_groups, pictures
+from nsac.lab.grid.config import NEURAL
+from nsac.lab.report.gallery import METHODS, picture_groups, pictures
 from runs import a_record
 
 N = 60

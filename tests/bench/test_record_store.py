@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from nsac.bench.store import RecordError, Store, commit, config_key, frame, machine
+from nsac.lab.grid.store import RecordError, Store, commit, config_key, frame, machine
 from runs import a_record
 
 

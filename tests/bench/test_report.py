@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nsac.bench.config import run_config
-from nsac.bench.report import notes_of, report_markdown, report_page
-from nsac.bench.run import run_once
-from nsac.bench.sections import Image, Part
-from nsac.bench.studies.base import Sheet, Spread
-from nsac.bench.table import table_rows
+from nsac.lab.grid.config import run_config
+from nsac.lab.grid.run import run_once
+from nsac.lab.grid.sheet import Image, Section, Sheet, Spread
+from nsac.lab.grid.table import table_rows
+from nsac.lab.report.report import notes_of, report_markdown, report_page
 from runs import a_record, tiny
 
 N = 60
@@ -54,7 +53,7 @@ def test_the_page_asks_for_nothing_else(page):
 
 def test_parts_made_elsewhere_have_their_place(records):
     sheet = Sheet("Laps", ["method", "laps"], [["nsac", Spread(0.75, 0.25)], ["gmle", None]], "Of ten.")
-    part = Part("driving", "On the road", "In < 9 laps.", [sheet], [Image("loop", "A lap.", b"not a picture")])
+    part = Section("driving", "On the road", "In < 9 laps.", [sheet], [Image("loop", "A lap.", b"not a picture")])
     page, told = report_page(records, parts=[part]), report_markdown(records, parts=[part])
     assert '<a href="#driving">' in page and '<h2 id="driving">On the road</h2>' in page and "In &lt; 9 laps." in page
     assert '<tr class="ours"><td>nsac</td><td data-value="0.75">0.75 ± 0.25</td></tr>' in page and 'id="loop"' in page
@@ -117,7 +116,7 @@ console.log("drawn");
 
 @pytest.mark.skipif(not shutil.which("node"), reason="node is needed to run the script of the page")
 def test_pictures_are_drawn_and_rows_are_ordered_without_a_browser(page, tmp_path):
-    script = Path(str(files("nsac.bench") / "page" / "report.js"))
+    script = Path(str(files("nsac.lab.report") / "page" / "report.js"))
     real = run_once(tiny())
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL).group(1))
     data["spiral paper"] = {"methods": {"gmle": {"pit": real.pit, "bands": real.bands}}}

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from nsac.bench.config import (
+from nsac.lab.grid.config import (
     NEURAL,
     PAPER_TASKS,
     ConfigError,
@@ -13,10 +13,9 @@ from nsac.bench.config import (
     resolve,
     run_config,
 )
-from nsac.bench.run import PIT_BINS, run, run_once
-from nsac.bench.task import load_task
-from nsac.methods import METHODS, Problem
-from nsac.training import fit
+from nsac.lab.grid.run import PIT_BINS, run, run_once
+from nsac.lab.tasks.base import load_task
+from nsac.methods import METHODS, TableProblem, fit
 from nsac.uncertainty.scores import TABLE
 from runs import tiny
 
@@ -127,7 +126,7 @@ def test_naive_rows_have_the_scores_of_the_task(data):
 
 def test_the_clock_alone_is_what_its_row_sees():
     config = run_config("hust", "sound", "clock", 0)
-    method, x = config.build(Problem("table", 15, 1)), torch.randn(4, 15, generator=torch.Generator().manual_seed(0))
+    method, x = config.build(TableProblem(15, 1)), torch.randn(4, 15, generator=torch.Generator().manual_seed(0))
     clock = torch.arange(15) == 14
     seen = method.predict({"x": x}).mean
     assert torch.equal(seen, method.predict({"x": torch.where(clock, x, -x)}).mean)

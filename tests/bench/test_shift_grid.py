@@ -4,10 +4,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from nsac.bench import shift_grid
-from nsac.bench.growth import SHARES, Grown, growth_figure
-from nsac.bench.shift_grid import cost_table, detection_table, page, part, read_kept, run_kept, run_shifts
 from nsac.cli.main import app
+from nsac.lab.shifts import run as shift_grid
+from nsac.lab.shifts.growth import SHARES, Grown, growth_figure
+from nsac.lab.shifts.run import cost_table, detection_table, page, read_kept, run_kept, run_shifts, section
 from nsac.training import TrainConfig
 
 
@@ -67,7 +67,7 @@ def test_the_page_pairs_runs_of_the_same_scene_and_seed(data, tmp_path, quick):
     assert table.loc["concrete", "rmse_inside"] == pytest.approx(1, rel=1e-6)
     assert 0 <= table.loc["shuffled_features", "still missing"] <= 1
     assert "| concrete | 1.000 |" in page(read_kept(tmp_path))
-    noticed, _, cost = part(read_kept(tmp_path)).sheets
+    noticed, _, cost = section(read_kept(tmp_path)).sheets
     assert [row[0] for row in noticed.rows] == ["nsac", "nsac, likelihood"] and noticed.head[-2:] == ["mean", "least"]
     assert cost.rows[0][:2] == ["concrete", 1.0] and len(cost.head) == len(cost.rows[0])
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from nsac.bench.scenes import bearings, windows
-from nsac.bench.shifts import (
+from nsac.lab.datasets.store import present
+from nsac.lab.datasets.uci import COLUMNS
+from nsac.lab.shifts.scenes import bearings, windows
+from nsac.lab.shifts.suite import (
     CHOOSING,
     CONFIRMING,
     REPORTED,
@@ -16,9 +18,7 @@ from nsac.bench.shifts import (
     make_scene,
     references,
 )
-from nsac.datasets.store import present
-from nsac.datasets.uci import COLUMNS
-from nsac.methods import METHODS, Problem
+from nsac.methods import METHODS, TableProblem
 
 SOURCES = ("xjtu", "pronostia", "hust", "ettm1", "jena-2020", "spiral", *COLUMNS)
 
@@ -75,7 +75,7 @@ def test_no_training_row_comes_back(scenes, name):
 def test_no_part_of_a_training_window_is_in_another_set(scenes, name):
     scene = scenes[name]
     trained, *others = (
-        {step.tobytes() for step in d.columns["x"].numpy().reshape(-1, scene.problem.inputs)}
+        {step.tobytes() for step in d.columns["x"].numpy().reshape(-1, scene.problem.input_dim)}
         for d in (scene.train, scene.validation, scene.inside, scene.outside["season"].data)
     )
     for other in others:  # records are rounded: a few hundred of some ten thousand steps have equals by chance
@@ -154,7 +154,7 @@ def test_a_sensor_that_is_off_does_not_change_what_comes(scenes):
 @needs_data
 def test_every_shift_is_scored_once_and_chance_is_half(scenes):
     scene = scenes["concrete"]
-    small = Problem("table", 8, 1, network=dataclasses.replace(scene.problem.network, d_model=16, num_heads=2))
+    small = TableProblem(8, 1, network=dataclasses.replace(scene.problem.network, d_model=16, num_heads=2))
     records = evaluate(METHODS["mcd"](small, seed=0), scene, REPORTED + CHOOSING, num_samples=5)
     assert [r["kind"] for r in records] == list(scene.outside[label].kind for label in scene.outside)
     assert all(np.isfinite(value) for r in records for value in r.values() if isinstance(value, float))

@@ -5,15 +5,16 @@ import re
 import pytest
 import torch
 
-from nsac.bench.sections import cell_text, sections_html, sections_markdown
-from nsac.bench.store import RecordError
-from nsac.bench.studies import STUDIES
-from nsac.bench.studies import run as running
-from nsac.bench.studies.base import Outcome, Setting, Spread, StudyStore, expand, found, settings, spread
-from nsac.bench.studies.measure import measure
-from nsac.bench.studies.run import execute_studies, run_setting
-from nsac.bench.table import paper_number, paper_table
-from nsac.estimators.base import alone
+from nsac._torch import single_threaded
+from nsac.lab.grid.sheet import Spread, spread
+from nsac.lab.grid.store import RecordError
+from nsac.lab.grid.table import paper_number, paper_table
+from nsac.lab.report.sections import cell_text, sections_html, sections_markdown
+from nsac.lab.studies import STUDIES
+from nsac.lab.studies import run as running
+from nsac.lab.studies.base import Outcome, Setting, StudyStore, expand, found, settings
+from nsac.lab.studies.measure import measure
+from nsac.lab.studies.run import execute_studies, run_setting
 from runs import a_study_record
 
 NUMBERS = {
@@ -61,7 +62,7 @@ def test_a_study_runs_and_shows_what_came_out(name):
     some = []
     for setting in (first, next(s for s in settings(name) if s.point != first.point or s.seed != first.seed)):
         config = {**setting.config, **TINY[name]}
-        with alone():
+        with single_threaded():
             some.append((dataclasses.replace(setting, config=config), STUDIES[name].run(config)))
     assert all(isinstance(value, float) for _, outcome in some for value in outcome.metrics.values())
     for sheet in STUDIES[name].sheets(some):
@@ -81,7 +82,7 @@ def test_a_setting_gives_the_same_numbers_again():
 def test_the_rival_is_measured_if_it_is_installed():
     pytest.importorskip("torch_nac")
     setting = next(s for s in settings("cost") if s.config["method"] == "torch-nac")
-    with alone():
+    with single_threaded():
         outcome = STUDIES["cost"].run({**setting.config, **TINY["cost"]})
     assert outcome.metrics["seconds"] > 0 and outcome.metrics["parameters"] > 0
 
@@ -147,7 +148,7 @@ def test_the_report_has_the_papers_numbers_beside_ours_and_says_what_is_missing(
 
 
 def test_pictures_are_in_the_page_itself():
-    with alone():
+    with single_threaded():
         tiny = [STUDIES["freezing"].run({"seed": 0, **TINY["freezing"]})]
     setting = settings("freezing")[0]
     record = dataclasses.replace(pretended(setting, **tiny[0].metrics), series=tiny[0].series)

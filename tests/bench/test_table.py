@@ -1,8 +1,8 @@
 import pytest
 
-from nsac.bench.config import run_config
-from nsac.bench.store import Store
-from nsac.bench.table import against_best, current_records, paper_number, table_rows
+from nsac.lab.grid.config import run_config
+from nsac.lab.grid.store import Store
+from nsac.lab.grid.table import against_best, current_records, paper_number, table_rows
 from runs import a_record, tiny
 
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from scipy import stats
 
-from nsac.bench.task import TASKS, load_task, tasks_of
-from nsac.bench.tasks import bearings, forecasts, spirals, tables
-from nsac.datasets import load_bearing, load_ettm1, load_jena, load_uci, make_spirals, segments
-from nsac.methods import METHODS
-from nsac.training import WindowData, fit, typical_change, window_ends
+from nsac.lab.datasets import load_bearing, load_ettm1, load_jena, load_uci, make_spirals, segments
+from nsac.lab.tasks import bearings, forecasts, spirals, tables
+from nsac.lab.tasks.base import TASKS, load_task, tasks_of
+from nsac.methods import METHODS, fit
+from nsac.training import WindowData, typical_change, window_ends
 from nsac.uncertainty import Prediction
 
 EIGHT = ("spiral", "boston", "kin8nm", "ettm1", "jena", "xjtu", "pronostia", "hust")
@@ -46,7 +46,7 @@ def test_a_task_says_what_it_does_and_fits_its_problem(name, protocol, request):
         rows = torch.arange(len(data))[:: max(1, len(data) // 20)]
         batch, (shift, scale) = data.batch(rows), data.unit(rows)
         assert torch.isfinite(batch["x"]).all() and torch.isfinite(batch["y"]).all()
-        assert batch["y"].shape[0] == len(rows) and batch["y"].shape[-1] == task.problem.outputs
+        assert batch["y"].shape[0] == len(rows) and batch["y"].shape[-1] == task.problem.output_dim
         assert (torch.broadcast_to(scale, batch["y"].shape) > 0).all() and torch.isfinite(shift).all()
     for method in task.naive:
         assert task.problem.kind in METHODS[method].kinds

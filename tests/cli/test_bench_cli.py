@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from nsac.bench import executor
-from nsac.bench.executor import Event, InProcess, Processes
-from nsac.bench.store import Store
 from nsac.cli.board import UNKNOWN, Board
 from nsac.cli.main import app
+from nsac.lab.grid import executor
+from nsac.lab.grid.executor import Event, InProcess, Processes
+from nsac.lab.grid.store import Store
 from runs import a_record, tiny
 
 

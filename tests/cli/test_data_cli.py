@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nsac.cli.main import app
-from nsac.datasets import catalog
+from nsac.lab.datasets import catalog
 
 
 def run(*arguments: str):

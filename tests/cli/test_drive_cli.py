@@ -4,9 +4,9 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from nsac.bench import config as numbers
 from nsac.cli.main import app
-from nsac.driving import records, tasks
+from nsac.lab.driving import records, tasks
+from nsac.lab.grid import config as numbers
 from roads import made_recording, single, untrained  # noqa: F401
 
 
@@ -35,15 +35,15 @@ def test_a_recording_is_made_and_told(tmp_path, simulator):
 
 
 def test_a_pilot_is_trained_kept_and_not_trained_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("nsac.driving.recording.load_recording", lambda: made_recording(laps=5, each=20))
+    monkeypatch.setattr("nsac.lab.driving.recording.load_recording", lambda: made_recording(laps=5, each=20))
     monkeypatch.setitem(tasks.RECORDED, "carracing", 100)
     short = numbers.run_config("carracing", "sound", "gmle", 0).to_dict()
     short["train"] |= {"epochs": 1, "max_steps": 2, "batch_size": 8}
-    monkeypatch.setattr("nsac.driving.school.run_config", lambda *_: numbers.RunConfig(**short))
+    monkeypatch.setattr("nsac.lab.driving.school.run_config", lambda *_: numbers.RunConfig(**short))
     command = ("train", "carracing", "--method", "gmle", "--out", tmp_path / "p", "--results", tmp_path / "r", "--json")
     told = json.loads(call(*command))
     assert told["metrics"]["mse"] > 0 and (tmp_path / "r" / f"{told['record']}.json").is_file()
-    monkeypatch.setattr("nsac.driving.school.run_fitted", lambda *_: pytest.fail("it trained again"))
+    monkeypatch.setattr("nsac.lab.driving.school.run_fitted", lambda *_: pytest.fail("it trained again"))
     assert json.loads(call(*command)) == told
     assert "`task` must be one of" in call("train", "boston", "--out", tmp_path / "x", code=2)
 
@@ -88,7 +88,7 @@ def test_what_is_wrong_is_said_in_one_line(arguments, told, pilot):
 
 
 def test_a_missing_simulator_is_said_in_one_line(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "nsac.driving.racing", None)
+    monkeypatch.setitem(sys.modules, "nsac.lab.driving.racing", None)
     out = call("record", "--frames", 5, "--out", tmp_path, code=2)
     assert "pip install 'nsac[drive]'" in out and out.count("\n") == 1
 

@@ -3,10 +3,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from nsac.bench.config import run_config
-from nsac.bench.store import Store
-from nsac.bench.studies import run as running
 from nsac.cli.main import app
+from nsac.lab.grid.config import run_config
+from nsac.lab.grid.store import Store
+from nsac.lab.studies import run as running
 from runs import a_record, a_study_record
 
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from nsac.methods import METHODS, AbstractSolved
-from nsac.training import TrainConfig, fit
+from nsac.methods import METHODS, AbstractSolved, fit
+from nsac.training import TrainConfig
 from problems import PROBLEMS, sine
 
 SHORT = TrainConfig(max_steps=6, batch_size=16, validate_every=3)

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsac.datasets import (
+from nsac.lab.datasets import (
     bearings,
     catalog,
     load_bearing,
@@ -15,7 +15,7 @@ from nsac.datasets import (
     segments,
     summarise,
 )
-from nsac.datasets.splits import make_splits
+from nsac.lab.datasets.splits import make_splits
 from nsac.training import window_ends
 
 pytestmark = pytest.mark.usefixtures("data")

@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from nsac.datasets import make_spirals
+from nsac.lab.datasets import make_spirals
 
 
 def test_spirals_are_archimedean(generator):

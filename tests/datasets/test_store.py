@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nsac.datasets import (
+from nsac.lab.datasets import (
     DataError,
     catalog,
     load_bearing,
@@ -23,9 +23,9 @@ from nsac.datasets import (
     load_uci,
     locate,
 )
-from nsac.datasets import store as store_module
-from nsac.datasets.catalog import File
-from nsac.datasets.weather import JENA_COLUMNS
+from nsac.lab.datasets import store as store_module
+from nsac.lab.datasets.catalog import File
+from nsac.lab.datasets.weather import JENA_COLUMNS
 
 
 @pytest.fixture
@@ -295,7 +295,7 @@ def test_the_record_of_2009_to_2016_is_read_from_its_archive(folder, monkeypatch
     unchecked(monkeypatch, folder)
     with pytest.raises(DataError, match="must have 420551 rows. Got 2"):
         load_jena("2009-2016")
-    monkeypatch.setattr("nsac.datasets.weather.expect_rows", lambda *_: None)
+    monkeypatch.setattr("nsac.lab.datasets.weather.expect_rows", lambda *_: None)
     frame = load_jena("2009-2016")
     assert frame["date"].astype(str).tolist() == ["2009-01-01 00:10:00", "2009-01-01 00:20:00"]
     assert frame["wv (m/s)"].isna().tolist() == [False, True] and frame["wd (deg)"].tolist() == [1.5, 3.0]

@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from conftest import ALPHA
-from nsac.datasets.bearings import load_bearing, load_raw_bearing
-from nsac.datasets.vibration import (
+from nsac.lab.datasets.bearings import load_bearing, load_raw_bearing
+from nsac.lab.datasets.vibration import (
     FEATURES,
     _entropy,
     _moments,

@@ -1,9 +1,8 @@
 import pytest
 import torch
 
-from nsac.bench.task import load_task
-from nsac.driving import cloning
-from nsac.driving.cloning import (
+from nsac.lab.driving import cloning
+from nsac.lab.driving.cloning import (
     KNOTS,
     Sequences,
     clone_task,
@@ -13,8 +12,9 @@ from nsac.driving.cloning import (
     split_laps,
     tone_tables,
 )
-from nsac.driving.errors import RecordingError
-from nsac.driving.world import FIELD, PLAIN, World, random_colours
+from nsac.lab.driving.errors import RecordingError
+from nsac.lab.driving.world import FIELD, PLAIN, World, random_colours
+from nsac.lab.tasks.base import load_task
 from roads import made_recording, single  # noqa: F401
 
 
@@ -100,6 +100,6 @@ def test_the_benchmark_knows_the_task_and_says_what_it_lacks(tmp_path, monkeypat
 
 
 def test_a_recording_of_another_length_is_refused(monkeypatch):
-    monkeypatch.setattr("nsac.driving.recording.load_recording", made_recording)
+    monkeypatch.setattr("nsac.lab.driving.recording.load_recording", made_recording)
     with pytest.raises(RecordingError, match="holds 40 frames.* 'carracing-48102' is learnt from 48102"):
         load_task("carracing-48102")

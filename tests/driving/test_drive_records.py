@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from nsac.bench.store import RecordError
-from nsac.driving.records import DriveStore, make_record, part, record_name, table_rows
+from nsac.lab.driving.records import DriveStore, make_record, record_name, section, table_rows
+from nsac.lab.grid.store import RecordError
 from roads import single, untrained  # noqa: F401
 
 
@@ -46,7 +46,7 @@ def test_rows_are_means_over_seeds_in_the_order_of_the_paper(tmp_path):
 
 def test_the_report_gets_tables_and_the_pictures_that_are_there(tmp_path):
     (tmp_path / "closed-loop.png").write_bytes(b"a picture")
-    told = part([made(), made(seed=1, success=0.5), made("de")], tmp_path)
+    told = section([made(), made(seed=1, success=0.5), made("de")], tmp_path)
     (sheet,), (image,) = told.sheets, told.images
     assert image.name == "closed-loop" and image.content == b"a picture"
     assert [row[:2] for row in sheet.rows] == [["nsac", 2], ["de", 1]] and sheet.rows[0][2].mean == 0.75

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nsac.driving.errors import CodecMissing
-from nsac.driving.film import BAR, ZOOM, Film, picture
-from nsac.driving.lap import LOST, Start, drive_lap, drive_laps
-from nsac.driving.pilot import Decision
-from nsac.driving.world import World
+from nsac.lab.driving.errors import CodecMissing
+from nsac.lab.driving.film import BAR, ZOOM, Film, picture
+from nsac.lab.driving.lap import LOST, Start, drive_lap, drive_laps
+from nsac.lab.driving.pilot import Decision
+from nsac.lab.driving.world import World
 from roads import made_lap, single, untrained  # noqa: F401
 
 

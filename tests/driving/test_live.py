@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from nsac.driving import protocol
-from nsac.driving.errors import DrivingError
-from nsac.driving.live import BLIND, RoadDriver, serve
+from nsac.lab.driving import protocol
+from nsac.lab.driving.errors import DrivingError
+from nsac.lab.driving.live import BLIND, RoadDriver, serve
 from roads import jpeg, single, untrained  # noqa: F401
 
 ADDRESS = "ws://127.0.0.1:{}/socket.io/?EIO=4&transport=websocket"

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import nsac
-from nsac.driving.cloning import PROBLEM
-from nsac.driving.errors import DrivingError
-from nsac.driving.pilot import Memory, load_pilot
-from nsac.driving.saliency import grad_cam
 from nsac.estimators.files import ModelError
-from nsac.methods import METHODS
+from nsac.lab.driving.cloning import PROBLEM
+from nsac.lab.driving.errors import DrivingError
+from nsac.lab.driving.pilot import Memory, load_pilot
+from nsac.lab.driving.saliency import grad_cam
+from nsac.methods import METHODS, FrameProblem
 from roads import NEURAL, single, untrained  # noqa: F401
 
 FRAMES = np.random.default_rng(0).integers(0, 256, (6, 84, 84), dtype=np.uint8)
@@ -67,11 +67,11 @@ def test_what_is_no_pilot_is_refused(tmp_path):
 
 def test_a_size_that_no_machine_has_is_refused(tmp_path, monkeypatch):
     pilot = untrained("gmle")
-    problem = json.loads(json.dumps(pilot.method.problem.__dict__, default=lambda value: value.__dict__))
-    monkeypatch.setattr("nsac.driving.pilot.asdict", lambda _: problem | {"outputs": 10**9})
+    problem = json.loads(json.dumps(pilot.method.problem.to_dict()))
+    monkeypatch.setattr(FrameProblem, "to_dict", lambda _: problem | {"output_dim": 10**9})
     pilot.save(tmp_path / "pilot")
     monkeypatch.undo()
-    with pytest.raises(ModelError, match="a size is not between"):
+    with pytest.raises(ModelError, match="Sizes of a problem"):
         load_pilot(tmp_path / "pilot")
 
 

@@ -3,9 +3,9 @@ import json
 import pytest
 import torch
 
-from nsac.driving import recording
-from nsac.driving.errors import RecordingError
-from nsac.driving.recording import INDEX, KINDS, RecordConfig, load_recording, record
+from nsac.lab.driving import recording
+from nsac.lab.driving.errors import RecordingError
+from nsac.lab.driving.recording import INDEX, KINDS, RecordConfig, load_recording, record
 
 pytest.importorskip("Box2D", reason="CarRacing needs the extra `drive`")
 SMALL = RecordConfig(frames=50, shard=15, limit=10, bursts=0.3)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from nsac.driving import road
-from nsac.driving.road import (
+from nsac.lab.driving import road
+from nsac.lab.driving.road import (
     BLOCK,
     GUARD,
     PER_PIXEL,
@@ -18,9 +18,8 @@ from nsac.driving.road import (
     see,
     split_blocks,
 )
-from nsac.driving.school import other_road
-from nsac.methods import METHODS
-from nsac.training import fit
+from nsac.lab.driving.school import other_road
+from nsac.methods import METHODS, fit
 from roads import jpeg, made_drive, single, untrained  # noqa: F401
 
 

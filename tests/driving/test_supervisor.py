@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from nsac.driving.lap import drive_lap
-from nsac.driving.pilot import Decision
-from nsac.driving.supervisor import (
+from nsac.lab.driving.lap import drive_lap
+from nsac.lab.driving.pilot import Decision
+from nsac.lab.driving.supervisor import (
     PATIENCE,
     SPAN,
     DoubtSupervisor,
@@ -12,8 +12,8 @@ from nsac.driving.supervisor import (
     slowed,
     would_react,
 )
-from nsac.driving.trials import TrialConfig, Trials, run_trials, schemes, summary
-from nsac.driving.world import World
+from nsac.lab.driving.trials import TrialConfig, Trials, run_trials, schemes, summary
+from nsac.lab.driving.world import World
 from roads import made_lap, single, untrained  # noqa: F401
 
 EXPERT = np.array([0.5, 0.1, 0.0])

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from nsac.driving.expert import BRAKING, FASTEST, SLOWEST, speed_profile
-from nsac.driving.track import Track
+from nsac.lab.driving.expert import BRAKING, FASTEST, SLOWEST, speed_profile
+from nsac.lab.driving.track import Track
 
 
 def circle(radius=50.0, n=200):

@@ -4,9 +4,9 @@ import sys
 import numpy as np
 import pytest
 
-from nsac.driving.errors import SimulatorMissing
-from nsac.driving.expert import Expert
-from nsac.driving.world import DONE, FIELD, HOLD, PLAIN, SCORE, World, grey_frame, random_colours
+from nsac.lab.driving.errors import SimulatorMissing
+from nsac.lab.driving.expert import Expert
+from nsac.lab.driving.world import DONE, FIELD, HOLD, PLAIN, SCORE, World, grey_frame, random_colours
 
 box2d = pytest.importorskip("Box2D", reason="CarRacing needs the extra `drive`")
 
@@ -21,7 +21,7 @@ def world():
 def test_the_fast_renderer_draws_the_same_pixels():
     from gymnasium.envs.box2d.car_racing import CarRacing
 
-    from nsac.driving.racing import Racing
+    from nsac.lab.driving.racing import Racing
 
     slow, fast, action = CarRacing(), Racing(), np.array([0.1, 0.4, 0.0])
 
@@ -94,12 +94,12 @@ def test_the_expert_comes_back_to_the_road(world):
 
 
 def test_a_missing_simulator_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "nsac.driving.racing", None)
+    monkeypatch.setitem(sys.modules, "nsac.lab.driving.racing", None)
     with pytest.raises(SimulatorMissing, match=r"pip install 'nsac\[drive\]'"):
         World()
 
 
 def test_nothing_greets_on_stdout():
-    code = "from nsac.driving.world import World; World()"
+    code = "from nsac.lab.driving.world import World; World()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not done.stdout

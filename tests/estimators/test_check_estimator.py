@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator, estimator_checks_gen
 from table_problems import numbers, quick
 
 from nsac import NSACRegressor
-from nsac.estimators.base import alone
+from nsac._torch import single_threaded
 
 LEARNING = {"max_steps": 60, "learning_rate": 0.02, "ema": None, "batch_size": 32}
 """Numbers with which a single small run learns enough for the checks of scores."""
@@ -64,12 +64,12 @@ def test_threads_leave_the_callers_settings_as_they_were():
     entered, leave = threading.Event(), threading.Event()
 
     def first():
-        with alone():
+        with single_threaded():
             entered.set()
             leave.wait(10)
 
     def second():
-        with alone():
+        with single_threaded():
             seen.append(torch.get_default_dtype())
 
     seen: list[torch.dtype] = []

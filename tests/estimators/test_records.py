@@ -7,7 +7,7 @@ import torch
 
 from nsac.estimators.records import Columns, find_columns, read_record, show_times, typical_step
 from nsac.estimators.windows import Windows, calendar_of, cycles_in, to_grid
-from nsac.models.encoders import fill_holes
+from nsac.models.windows import interpolate_missing
 
 HOUR = 3600 * 10**9
 PLAIN = Columns("t", None, "y", ())
@@ -162,7 +162,7 @@ def test_a_day_ago_is_repeated_where_it_is_known():
 def test_holes_are_bridged_by_straight_lines():
     nan = float("nan")
     x = torch.tensor([[nan, 1.0, nan, nan, 4.0, nan], [nan] * 6]).unsqueeze(-1)
-    torch.testing.assert_close(fill_holes(x)[..., 0], torch.tensor([[1.0, 1, 2, 3, 4, 4], [0.0] * 6]))
+    torch.testing.assert_close(interpolate_missing(x)[..., 0], torch.tensor([[1.0, 1, 2, 3, 4, 4], [0.0] * 6]))
 
 
 def test_a_million_rows_are_kept_once():

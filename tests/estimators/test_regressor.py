@@ -96,9 +96,9 @@ def test_a_level_that_was_never_seen_is_stood_in_for_too():
 def test_numbers_named_in_categorical_are_categories():
     x, y = numbers()
     x[:, 1] = np.arange(60) % 4
-    assert quick(method="ridge", categorical=[1]).fit(x, y).problem_.levels == (4,)
+    assert quick(method="ridge", categorical=[1]).fit(x, y).problem_.categories == (4,)
     frame = pd.DataFrame(x, columns=["a", "b", "c"])
-    assert quick(method="ridge", categorical=["b"]).fit(frame, y).problem_.levels == (4,)
+    assert quick(method="ridge", categorical=["b"]).fit(frame, y).problem_.categories == (4,)
     with pytest.raises(ValueError, match="`categorical` must name columns of X: a, b, c. Got 'd' instead"):
         quick(categorical=["d"]).fit(frame, y)
 

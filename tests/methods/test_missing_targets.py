@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from nsac.layers.loss import gaussian_nll
-from nsac.methods import METHODS, AbstractTrainable
-from nsac.training import TensorData, TrainConfig, fit
+from nsac.methods import METHODS, AbstractTrainable, fit
+from nsac.training import TensorData, TrainConfig
 from problems import sine, walk
 
 SHORT = TrainConfig(max_steps=4, batch_size=16, validate_every=2)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from nsac.methods import METHODS, Problem
-from nsac.training import TensorData, TrainConfig, fit
+from nsac.methods import METHODS, TableProblem, fit
+from nsac.training import TensorData, TrainConfig
 
 CONFIG = TrainConfig(max_steps=800, batch_size=128, validate_every=100)
 
@@ -26,7 +26,7 @@ def trained():
     train, validation, test = curved()
     models = {}
     for weight in (0.5, 0.0):
-        model = METHODS["nsac"](Problem("table", 8, 1), seed=0, objective="paper", reg_weight=weight)
+        model = METHODS["nsac"](TableProblem(8, 1), seed=0, objective="paper", reg_weight=weight)
         fit(model, train, validation, CONFIG)
         models[weight] = model
     return models, test.columns

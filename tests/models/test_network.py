@@ -4,16 +4,17 @@ import pytest
 import torch
 from torch.nn.functional import gelu
 
-from nsac.methods import Problem
+from nsac.methods import SeriesProblem, TableProblem
 from nsac.models import LinearReader, Network
 
+PROBLEM = {"table": TableProblem, "series": SeriesProblem}
 BATCH = {"table": (5, 3), "series": (5, 7, 3)}
 
 
 @pytest.mark.parametrize("outputs", [1, 40], ids=["narrow", "wide"])
 @pytest.mark.parametrize("kind", ["table", "series"])
 def test_draws_are_linear_in_what_they_attend_to_about_layers_without_noise(kind, outputs, generator):
-    problem = Problem(kind, inputs=3, outputs=outputs)
+    problem = PROBLEM[kind](3, outputs)
     batch = {"x": torch.randn(BATCH[kind], generator=generator)}
     if kind == "series":
         batch["times"] = torch.rand(5, 7, generator=generator).sort().values

@@ -3,11 +3,13 @@ import torch
 
 from conftest import ALPHA
 from nsac.core import matched_normal
-from nsac.methods import METHODS, NSACMethod, Problem
+from nsac.methods import METHODS, NSACMethod, TableProblem, fit
 from nsac.models import Novelty
-from nsac.models.encoders import SeriesEncoder, TableEncoder, WindowEncoder
 from nsac.models.novelty import KNOWN, NEAREST
-from nsac.training import TensorData, TrainConfig, fit
+from nsac.models.series import SeriesEncoder
+from nsac.models.table import TableEncoder
+from nsac.models.windows import WindowEncoder
+from nsac.training import TensorData, TrainConfig
 from nsac.uncertainty import ood_auroc
 from problems import scattered, sine, walk
 
@@ -39,9 +41,10 @@ def test_the_unit_of_a_feature_does_not_matter(generator):
     unit = torch.tensor([10.0, 1.0, 100.0])
     one.fit(x)
     two.fit(unit * x - 7)
-    # not to the last digit: which of many unknown directions are kept is a matter of rounding
+    # Not to the last digit: which of many equally unknown directions are kept depends on the rounding of the
+    # eigenvectors, hence on the processor. Most rows do not see them, and the order of rows hardly changes.
     a, b = newness(one, asked).log().flatten(), newness(two, unit * asked - 7).log().flatten()
-    assert torch.corrcoef(torch.stack([a, b]))[0, 1] > 0.99 and (a - b).abs().max() < 0.5
+    assert torch.corrcoef(torch.stack([a, b]))[0, 1] > 0.99 and (a - b).abs().median() < 1e-6
 
 
 def test_a_correlation_that_is_broken_is_new(generator):
@@ -182,7 +185,7 @@ def test_a_row_of_which_little_is_known_is_not_certain(generator):
     x = torch.randn(300, 3, generator=generator)
     y = x[:, :1] + 0.1 * torch.randn(300, 1, generator=generator)
     x[torch.rand(300, 3, generator=generator) < 0.2] = float("nan")
-    problem = Problem("table", 3, 1, missing=True, tokens="features")
+    problem = TableProblem(3, 1, missing=True, tokens="features")
     method = NSACMethod(problem)
     fit(method, TensorData(x=x[:200], y=y[:200]), TensorData(x=x[200:], y=y[200:]), SHORT)
     asked = torch.tensor([[9.0, float("nan"), float("nan")], [float("nan")] * 3])
@@ -277,9 +280,9 @@ def test_the_objective_of_the_paper_is_still_there(generator):
     fit(method, split.train, split.validation, SHORT)
     assert {"nll", "reg", "var_id", "var_ood"} <= set(method.parts) and method.novelty is None
     with pytest.raises(ValueError, match="`objective` must be one of 'novelty', 'paper'"):
-        METHODS["nsac"](Problem("table", 1, 1), objective="other")
+        METHODS["nsac"](TableProblem(1, 1), objective="other")
     with pytest.raises(ValueError, match="`reg_weight` must be None with objective='novelty'"):
-        METHODS["nsac"](Problem("table", 1, 1), reg_weight=0.1)
+        METHODS["nsac"](TableProblem(1, 1), reg_weight=0.1)
 
 
 # Draws.
@@ -315,7 +318,7 @@ def test_where_nothing_is_known_the_noise_is_at_least_the_usual_one(generator):
     with torch.no_grad():
         for part in (method.reader.direct, method.reader.attended):
             part.weight[1], part.bias[1] = 0.0, -4.0  # a head that has no doubt
-    far = {"x": torch.full((3, split.problem.inputs), 1e3), "y": torch.zeros(3, 1)}
+    far = {"x": torch.full((3, split.problem.input_dim), 1e3), "y": torch.zeros(3, 1)}
     assert method.novelty is not None
     torch.testing.assert_close(method.predict(far).aleatoric, method.novelty.usual.expand(3, 1), rtol=1e-3, atol=0)
     doubt = method.novelty.doubt(method.network.encoder.describe(far))

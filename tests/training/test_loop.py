@@ -277,9 +277,24 @@ def test_what_cannot_be_trained_is_refused(model, data, error):
         run(model, data=data)
 
 
-def test_the_loop_adds_less_than_a_millisecond_a_step():
+def test_a_step_of_the_loop_costs_little_more_than_a_bare_step():
+    # A ratio in one run, by CPU time: the machine may be slow or busy. Data, checks, clipping and averaging included.
     config = change(max_steps=300, validate_every=10**6)
-    assert min(_seconds_per_step(config) for _ in range(3)) < 1e-3  # model, gradient and optimiser included
+    ratios = [_seconds_per_step(config) / _seconds_per_bare_step() for _ in range(3)]
+    assert min(ratios) < 8
+
+
+def _seconds_per_bare_step():
+    model, rows = Line(), Table().batch(torch.arange(32))
+    optimiser, generator = torch.optim.AdamW(model.parameters(), fused=True), torch.Generator()
+    start = 0.0
+    for step in range(250):
+        if step == 50:
+            start = time.process_time()
+        optimiser.zero_grad()
+        model.loss(rows, generator).backward()
+        optimiser.step()
+    return (time.process_time() - start) / 200
 
 
 def _seconds_per_step(config):

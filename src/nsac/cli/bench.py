@@ -13,9 +13,9 @@ from nsac.cli.data import AsJson, stop
 from nsac.cli.studies import STUDIES, FromStudies, study_records
 
 if TYPE_CHECKING:
-    from nsac.bench.config import RunConfig
-    from nsac.bench.sections import Part
-    from nsac.bench.store import Record, Store
+    from nsac.lab.grid.config import RunConfig
+    from nsac.lab.grid.sheet import Section
+    from nsac.lab.grid.store import Record, Store
 
 console = Console(markup=False, emoji=False)
 
@@ -40,7 +40,7 @@ def register(bench: typer.Typer) -> None:
 
 def list_(out: Out = FOLDER, as_json: AsJson = False) -> None:
     """All tasks, their methods, and how many runs of seeds 0 to 4 have a record."""
-    from nsac.bench.config import config_names, grid, methods_of, protocols_of
+    from nsac.lab.grid.config import config_names, grid, methods_of, protocols_of
 
     store, rows = _store(out), []
     for task in config_names():
@@ -72,8 +72,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run what has no record yet. Stop it at any time: the records stay, and the next call goes on."""
-    from nsac.bench.executor import EXECUTORS, execute
     from nsac.cli.board import Board
+    from nsac.lab.grid.executor import EXECUTORS, execute
 
     configs, store = _grid(tasks, methods, seeds, protocol), _store(out)
     todo = [config for config in configs if config.name not in store]
@@ -124,7 +124,7 @@ def table(
     as_json: AsJson = False,
 ) -> None:
     """Mean and deviation over seeds, with the paper's number in brackets. The best of a task has a star."""
-    from nsac.bench.table import LEVEL, SHOWN, against_best, table_rows
+    from nsac.lab.grid.table import LEVEL, SHOWN, against_best, table_rows
 
     records = _current(out, tasks, protocol)
     records = [record for record in records if methods is None or record.method in methods.split(",")]
@@ -166,10 +166,10 @@ def report(
 
     Pictures of the Markdown page are written to the folder `figures` beside it.
     """
-    from nsac.bench.gallery import pictures
-    from nsac.bench.report import report_markdown, report_page
+    from nsac.lab.report.gallery import pictures
+    from nsac.lab.report.report import report_markdown, report_page
 
-    records, answers, parts = _current(out, None, None), study_records(studies), _parts(shifts, driving)
+    records, answers, parts = _current(out, None, None), study_records(studies), _sections(shifts, driving)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(report_page(records, answers, parts), encoding="utf-8")
     if markdown is not None:
@@ -183,20 +183,20 @@ def report(
     console.print(f"{len(records)} records, {len(answers)} of studies: {page}", soft_wrap=True)
 
 
-def _parts(shifts: Path, driving: Path) -> list["Part"]:
+def _sections(shifts: Path, driving: Path) -> list["Section"]:
     """Sections of what else has records."""
-    from nsac.bench import shift_grid
-    from nsac.bench.store import RecordError
-    from nsac.driving import records as road
+    from nsac.lab.driving import records as road
+    from nsac.lab.grid.store import RecordError
+    from nsac.lab.shifts import run as shift_grid
 
     made = []
     if not (kept := shift_grid.read_kept(shifts)).empty:
-        made.append(shift_grid.part(kept))
+        made.append(shift_grid.section(kept))
     try:
         driven = road.DriveStore(driving).records()
     except RecordError as err:
         stop(err)
-    return made + [road.part(driven, driving)] * bool(driven)
+    return made + [road.section(driven, driving)] * bool(driven)
 
 
 def _cell(row: dict | None, marks: dict[str, float | None], method: str, level: float) -> str:
@@ -221,7 +221,7 @@ def _dry(configs: list["RunConfig"], todo: list["RunConfig"], as_json: bool) -> 
 
 
 def _grid(tasks: list[str] | None, methods: str | None, seeds: str, protocol: str | None) -> list["RunConfig"]:
-    from nsac.bench.config import PAPER_TASKS, PROTOCOLS, grid
+    from nsac.lab.grid.config import PAPER_TASKS, PROTOCOLS, grid
 
     try:
         numbers = [n for part in seeds.split(",") for n in _range(part)]
@@ -240,7 +240,7 @@ def _range(text: str) -> range:
 
 
 def _store(out: Path) -> "Store":
-    from nsac.bench.store import RecordError, Store
+    from nsac.lab.grid.store import RecordError, Store
 
     try:
         return Store(out)
@@ -249,7 +249,7 @@ def _store(out: Path) -> "Store":
 
 
 def _records(store: "Store", configs: list["RunConfig"]) -> list["Record"]:
-    from nsac.bench.store import RecordError
+    from nsac.lab.grid.store import RecordError
 
     try:
         return store.records(config.name for config in configs)
@@ -258,9 +258,9 @@ def _records(store: "Store", configs: list["RunConfig"]) -> list["Record"]:
 
 
 def _current(out: Path, tasks: list[str] | None, protocol: str | None) -> list["Record"]:
-    from nsac.bench.config import PROTOCOLS, config_names
-    from nsac.bench.store import RecordError
-    from nsac.bench.table import current_records
+    from nsac.lab.grid.config import PROTOCOLS, config_names
+    from nsac.lab.grid.store import RecordError
+    from nsac.lab.grid.table import current_records
 
     for name, value, known in [("task", t, config_names()) for t in tasks or ()] + [
         ("--protocol", protocol, PROTOCOLS)
@@ -284,6 +284,6 @@ def _tracker(track: str | None):
         return None
     if track != "mlflow":
         stop(f"`--track` must be mlflow. Got {track!r} instead.")
-    from nsac.bench.track import MLflow
+    from nsac.lab.grid.mlflow import MLflow
 
     return MLflow()

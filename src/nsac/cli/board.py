@@ -10,9 +10,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from nsac.bench.config import RunConfig
-from nsac.bench.executor import AbstractExecutor, Event
-from nsac.bench.store import Record
+from nsac.lab.grid.config import RunConfig
+from nsac.lab.grid.executor import AbstractExecutor, Event
+from nsac.lab.grid.store import Record
 
 UNKNOWN = 60.0
 """Seconds a run is thought to take before any was seen."""

@@ -18,8 +18,8 @@ Names = Annotated[list[str], typer.Argument(help="Names of `nsac data list`, or 
 @data.command("list")
 def list_(as_json: AsJson = False) -> None:
     """All data sets, and whether they are here."""
-    from nsac.datasets import DataError, catalog
-    from nsac.datasets.store import present
+    from nsac.lab.datasets import DataError, catalog
+    from nsac.lab.datasets.store import present
 
     try:
         rows = [(source, present(name)) for name, source in catalog().items()]
@@ -38,7 +38,7 @@ def list_(as_json: AsJson = False) -> None:
 @data.command()
 def fetch(names: Names) -> None:
     """Find files in NSAC_DATA or the cache, download what is missing, check everything."""
-    from nsac.datasets import DataError, catalog, locate
+    from nsac.lab.datasets import DataError, catalog, locate
 
     failed = []
     for source in _sources(*(catalog() if names == ["all"] else names)):
@@ -58,8 +58,8 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Whose it is, what is in it, the tasks made of it, and how well naive methods do there."""
-    from nsac.bench.naive import lacking, naive_numbers
-    from nsac.datasets import DataError, summarise
+    from nsac.lab.datasets import DataError, summarise
+    from nsac.lab.tasks.naive import lacking, naive_numbers
 
     (source,) = _sources(name)
     try:
@@ -101,7 +101,7 @@ def info(
 
 
 def _sources(*names: str):
-    from nsac.datasets import catalog
+    from nsac.lab.datasets import catalog
 
     known = catalog()
     unknown = [name for name in names if name not in known]

@@ -31,8 +31,8 @@ def record(
     as_json: AsJson = False,
 ) -> None:
     """Record the expert. Stop it at any time: the same command goes on."""
-    from nsac.driving.recording import RecordConfig, recordings_folder
-    from nsac.driving.recording import record as make
+    from nsac.lab.driving.recording import RecordConfig, recordings_folder
+    from nsac.lab.driving.recording import record as make
 
     folder = out or recordings_folder()
     with _one_line(), errors.status("recording") as status:
@@ -51,8 +51,8 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Clone a driver, score it on held-out frames, and keep both: the pilot, and a record for `nsac bench table`."""
-    from nsac.driving.records import SHOWN
-    from nsac.driving.school import train_pilot
+    from nsac.lab.driving.records import SHOWN
+    from nsac.lab.driving.school import train_pilot
     from nsac.training import ProgressBar
 
     if task.partition("-")[0] not in SHOWN:
@@ -76,11 +76,11 @@ def lap(
     as_json: AsJson = False,
 ) -> None:
     """Drive one lap, and tell how it went and how sure the pilot was."""
-    from nsac.driving.film import Film
-    from nsac.driving.lap import drive_lap
-    from nsac.driving.pilot import load_pilot
-    from nsac.driving.supervisor import DoubtSupervisor
-    from nsac.driving.world import PLAIN, World, random_colours
+    from nsac.lab.driving.film import Film
+    from nsac.lab.driving.lap import drive_lap
+    from nsac.lab.driving.pilot import load_pilot
+    from nsac.lab.driving.supervisor import DoubtSupervisor
+    from nsac.lab.driving.world import PLAIN, World, random_colours
 
     with _one_line():
         driver = None if model == "expert" else load_pilot(model, "carracing")
@@ -113,10 +113,10 @@ def test(
     """Closed loop: clean laps, laps in other colours, and both with a supervisor. Of Udacity's: another road."""
     from dataclasses import asdict
 
-    from nsac.driving.pilot import load_pilot
-    from nsac.driving.records import DriveStore, make_record, record_name
-    from nsac.driving.school import other_road
-    from nsac.driving.trials import TrialConfig, run_trials
+    from nsac.lab.driving.pilot import load_pilot
+    from nsac.lab.driving.records import DriveStore, make_record, record_name
+    from nsac.lab.driving.school import other_road
+    from nsac.lab.driving.trials import TrialConfig, run_trials
 
     with _one_line():
         pilot, store = load_pilot(model), DriveStore(results)
@@ -155,9 +155,9 @@ def saliency(
     at: Annotated[str, typer.Option(help="Actions of the expert's lap, with commas between.")] = "60,120,180,240",
 ) -> None:
     """Where pilots look: Grad-CAM of the steering at moments of a lap, the same ones for all."""
-    from nsac.driving.figure import saliency_figure
-    from nsac.driving.pilot import load_pilot
-    from nsac.driving.world import World
+    from nsac.lab.driving.figure import saliency_figure
+    from nsac.lab.driving.pilot import load_pilot
+    from nsac.lab.driving.world import World
 
     with _one_line():
         moments = [int(number) for number in at.split(",")]
@@ -174,10 +174,10 @@ def figure(
     results: Results = RESULTS,
 ) -> None:
     """The paper's closed-loop figure: map, distances, actions, saliency, and success in other colours."""
-    from nsac.driving.figure import closed_loop_figure
-    from nsac.driving.pilot import load_pilot
-    from nsac.driving.records import DriveStore
-    from nsac.driving.world import World
+    from nsac.lab.driving.figure import closed_loop_figure
+    from nsac.lab.driving.pilot import load_pilot
+    from nsac.lab.driving.records import DriveStore
+    from nsac.lab.driving.world import World
 
     with _one_line():
         pilots = [load_pilot(model, "carracing") for model in models]
@@ -188,7 +188,7 @@ def figure(
 @drive.command()
 def table(results: Results = RESULTS, as_json: AsJson = False) -> None:
     """Mean and deviation over seeds of what was measured on the road."""
-    from nsac.driving.records import DriveStore, sheets, table_rows
+    from nsac.lab.driving.records import DriveStore, sheets, table_rows
 
     with _one_line():
         records = DriveStore(results).records()
@@ -211,8 +211,8 @@ def udacity(
     as_json: AsJson = False,
 ) -> None:
     """Drive the Udacity simulator: start this, then the simulator in autonomous mode."""
-    from nsac.driving.live import RoadDriver, log_line, serve
-    from nsac.driving.pilot import load_pilot
+    from nsac.lab.driving.live import RoadDriver, log_line, serve
+    from nsac.lab.driving.pilot import load_pilot
 
     def tell(told) -> None:
         if as_json:
@@ -236,10 +236,10 @@ def _say(about: dict[str, Any], as_json: bool, *lines: str) -> None:
 @contextmanager
 def _one_line() -> Iterator[None]:
     """Whatever is wrong is said in one line."""
-    from nsac.bench.store import RecordError
-    from nsac.datasets import DataError
-    from nsac.driving.errors import DrivingError
     from nsac.estimators.files import ModelError
+    from nsac.lab.datasets import DataError
+    from nsac.lab.driving.errors import DrivingError
+    from nsac.lab.grid.store import RecordError
 
     try:
         yield

@@ -42,8 +42,8 @@ def demo(
     seed: Annotated[int, typer.Option(help="Fixes data, wiring, weights and noise.")] = 0,
 ) -> None:
     """Train on irregular spirals, print scores, and draw what the model knows and does not know."""
-    from nsac.bench.demo import run_demo  # here, so that `nsac --help` does not wait for torch
-    from nsac.bench.figure import spiral_figure
+    from nsac.lab.studies.demo import run_demo  # here, so that `nsac --help` does not wait for torch
+    from nsac.lab.studies.figure import spiral_figure
     from nsac.training import ProgressBar
 
     with ProgressBar(console) as report:
@@ -62,7 +62,7 @@ def frozen(
     out: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("frozen.png"),
 ) -> None:
     """How wrong is it to freeze the gates? The paper's Table 3 and its step-change figure, with its numbers beside."""
-    from nsac.bench.frozen import frozen_analysis, frozen_figure, frozen_table
+    from nsac.lab.studies.frozen import frozen_analysis, frozen_figure, frozen_table
 
     with console.status("training five small layers"):
         records = frozen_analysis()
@@ -78,8 +78,8 @@ def ablation(
     seed: Annotated[int, typer.Option(help="Fixes data, wiring, weights and noise.")] = 0,
 ) -> None:
     """What does the separation regulariser do? The paper's Table 2 and its four panels, with its numbers beside."""
-    from nsac.bench.studies import regulariser
-    from nsac.bench.studies.base import Setting
+    from nsac.lab.studies import regulariser
+    from nsac.lab.studies.base import Setting
     from nsac.training import ProgressBar
 
     found = []
@@ -104,8 +104,8 @@ def shifts(
     only: Annotated[list[str] | None, typer.Option("--method", help="Methods to run; all of them by default.")] = None,
 ) -> None:
     """Does uncertainty rise where the data does not reach? Every method on every shift of the suite."""
-    from nsac.bench.shift_grid import COMPARED, cost_table, detection_table, page, read_kept, run_kept
-    from nsac.bench.shifts import REPORTED, scenes
+    from nsac.lab.shifts.run import COMPARED, cost_table, detection_table, page, read_kept, run_kept
+    from nsac.lab.shifts.suite import REPORTED, scenes
 
     unknown = set(only or ()) - set(COMPARED)
     if unknown:
@@ -129,7 +129,7 @@ def growth(
     seeds: Annotated[int, typer.Option(min=1, help="Runs per point.")] = 3,
 ) -> None:
     """Does epistemic uncertainty shrink as the training data grows? From an eighth of three sets to all of it."""
-    from nsac.bench.growth import SHARES, TASKS, growth_figure, run_growth
+    from nsac.lab.shifts.growth import SHARES, TASKS, growth_figure, run_growth
 
     jobs = [(task, share, seed) for task in TASKS for share in SHARES for seed in range(seeds)]
     runs = [run_growth(*job) for job in track(jobs, "training", console=console)]

@@ -138,7 +138,7 @@ def evaluate(
                 evaluations = forecasts.evaluate(estimator, frame, data)
             scores = {e.target: e.scores for e in evaluations}
         if out is not None:
-            from nsac.training.disk import write_whole
+            from nsac._io import write_whole
 
             facts = [
                 f"Model: {model} ({type(estimator).__name__}, method {estimator.method})",
@@ -171,8 +171,8 @@ def export(
         kinds = {"onnx": ".onnx", "torch": ".pt2"}
         if to not in kinds:
             raise TableError(f"`--to` must be one of {', '.join(kinds)}. Got {to!r} instead.")
+        from nsac._io import write_whole
         from nsac.estimators.export import export_onnx, export_program, program_bytes
-        from nsac.training.disk import write_whole
 
         estimator, targets = _load(model)
         path = out or model.absolute().with_name(model.absolute().name + kinds[to])
@@ -235,7 +235,7 @@ def _write(table: "DataFrame", path: Path) -> None:
     import gzip
     import io
 
-    from nsac.training.disk import write_whole
+    from nsac._io import write_whole
 
     if path.suffix.lower() in (".parquet", ".pq"):
         content = io.BytesIO()

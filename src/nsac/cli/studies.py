@@ -11,7 +11,8 @@ from rich.table import Table
 from nsac.cli.data import AsJson, stop
 
 if TYPE_CHECKING:
-    from nsac.bench.studies.base import Setting, Sheet, StudyRecord
+    from nsac.lab.grid.sheet import Sheet
+    from nsac.lab.studies.base import Setting, StudyRecord
 
 console = Console(markup=False, emoji=False)
 
@@ -33,9 +34,9 @@ def study(
     as_json: AsJson = False,
 ) -> None:
     """Run settings that have no record yet, and print the tables. Stop it at any time: the next call goes on."""
-    from nsac.bench.studies import STUDIES as known
-    from nsac.bench.studies.base import settings
-    from nsac.bench.studies.run import execute_studies
+    from nsac.lab.studies import STUDIES as known
+    from nsac.lab.studies.base import settings
+    from nsac.lab.studies.run import execute_studies
 
     chosen = names or list(known)
     if unknown := [name for name in chosen if name not in known]:
@@ -74,9 +75,9 @@ def figure(
     as_json: AsJson = False,
 ) -> None:
     """Draw the paper's figures from records, as PNG files."""
-    from nsac.bench.gallery import picture_groups, pictures
-    from nsac.bench.store import RecordError, Store
-    from nsac.bench.table import current_records
+    from nsac.lab.grid.store import RecordError, Store
+    from nsac.lab.grid.table import current_records
+    from nsac.lab.report.gallery import picture_groups, pictures
 
     if unknown := [name for name in names or () if name not in picture_groups()]:
         stop(f"There is no figure {unknown[0]!r}. Known are: {', '.join(picture_groups())}.")
@@ -101,9 +102,9 @@ def figure(
 
 def study_records(folder: Path) -> list["StudyRecord"]:
     """Records of studies that were made with the numbers that hold now."""
-    from nsac.bench.store import RecordError
-    from nsac.bench.studies import STUDIES as known
-    from nsac.bench.studies.base import settings
+    from nsac.lab.grid.store import RecordError
+    from nsac.lab.studies import STUDIES as known
+    from nsac.lab.studies.base import settings
 
     try:
         return _store(folder).records(dict.fromkeys(setting.name for name in known for setting in settings(name)))
@@ -113,7 +114,7 @@ def study_records(folder: Path) -> list["StudyRecord"]:
 
 def print_sheet(sheet: "Sheet") -> None:
     """A table for people."""
-    from nsac.bench.sections import cell_text
+    from nsac.lab.report.sections import cell_text
 
     table = Table(title=sheet.title, caption=sheet.note, box=None, padding=(0, 1, 0, 0))
     for i, name in enumerate(sheet.head):
@@ -124,8 +125,8 @@ def print_sheet(sheet: "Sheet") -> None:
 
 
 def _sheets(names: list[str], folder: Path) -> None:
-    from nsac.bench.studies import STUDIES as known
-    from nsac.bench.studies.base import found
+    from nsac.lab.studies import STUDIES as known
+    from nsac.lab.studies.base import found
 
     records = study_records(folder)
     for name in names:
@@ -135,8 +136,8 @@ def _sheets(names: list[str], folder: Path) -> None:
 
 
 def _store(folder: Path):
-    from nsac.bench.store import RecordError
-    from nsac.bench.studies.base import StudyStore
+    from nsac.lab.grid.store import RecordError
+    from nsac.lab.studies.base import StudyStore
 
     try:
         return StudyStore(folder)

@@ -2,10 +2,9 @@
 
 import contextlib
 import functools
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from os import PathLike
 from typing import Any, ClassVar, TypeVar
 
@@ -17,13 +16,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from nsac._checks import check_choice
+from nsac._torch import single_threaded
 from nsac.estimators.calibrated import Calibration
 from nsac.estimators.files import write_model
-from nsac.methods import METHODS, AbstractMethod, AbstractSolved, Problem
-from nsac.methods.base import sweep
-from nsac.models import NetworkConfig
-from nsac.training import DivergedError, ProgressBar, TrainConfig, fit
-from nsac.training.contract import Data
+from nsac.methods import METHODS, AbstractMethod, AbstractProblem, AbstractSolved, fit, problem_from_dict
+from nsac.training import Data, DivergedError, ProgressBar, Subset, TrainConfig, batches
 from nsac.uncertainty import Prediction
 
 DRAWS = 20
@@ -36,10 +33,6 @@ FOLDS = 8
 """Folds of a table; with fewer members, some are in every member's training part."""
 TRIED, ENOUGH = 3, 400
 """Members that are trained with every candidate: three, or one if it has so many validation rows."""
-LARGEST = 100_000
-"""No size in a model file may be larger."""
-
-_TURN = threading.RLock()
 
 Part = tuple[np.ndarray, np.ndarray]
 """Row numbers a member trains on, and those that choose its weights."""
@@ -84,7 +77,7 @@ class AbstractEstimator(BaseEstimator, ABC):
 
     def _learn(
         self,
-        problem: Problem,
+        problem: AbstractProblem,
         rows: Data,
         calibration: Data,
         parts: Sequence[Part],
@@ -119,12 +112,12 @@ class AbstractEstimator(BaseEstimator, ABC):
             tried[i] = [self._member(rows, *pair, free[i]) for pair in first]
             return _score(tried[i], rows, parts)
 
-        with alone():
+        with single_threaded():
             best = valley(score, len(free)) if first else 0
             self.chosen_ = free[best]
             rest = [self._member(rows, *pair, self.chosen_) for pair in pairs[len(first) :]]
             self.members_ = tried.get(best, []) + rest
-            y = torch.cat([batch["y"] for batch in sweep(calibration, PREDICTION_BATCH)])
+            y = torch.cat([batch["y"] for batch in batches(calibration, PREDICTION_BATCH)])
             self.calibration_ = Calibration.fit(self._draws(calibration), y.double())
 
     def _member(self, rows: Data, part: Part, seed: int, candidate: dict[str, Any]) -> AbstractMethod:
@@ -148,8 +141,8 @@ class AbstractEstimator(BaseEstimator, ABC):
 
         A row's draws do not depend on the other rows.
         """
-        with alone(), torch.no_grad():
-            return _join([_mixture(self.members_, batch) for batch in sweep(data, PREDICTION_BATCH)], 1)
+        with single_threaded(), torch.no_grad():
+            return _join([_mixture(self.members_, batch) for batch in batches(data, PREDICTION_BATCH)], 1)
 
     def _check_method(self) -> None:
         check_choice("method", self.method, [name for name, cls in METHODS.items() if self.kind in cls.kinds])
@@ -161,7 +154,7 @@ class AbstractEstimator(BaseEstimator, ABC):
             parameters["random_state"] = None  # a generator cannot be saved, and is not needed any more
         facts, own = self._own()
         config = {"class": type(self).__name__, "parameters": parameters, "own": facts}
-        config = _plain(config | {"problem": asdict(self.problem_), "seeds": self.seeds_})
+        config = _plain(config | {"problem": self.problem_.to_dict(), "seeds": self.seeds_})
         tensors = {f"own.{name}": tensor for name, tensor in own.items()}
         tensors |= {f"calibration.{name}": tensor for name, tensor in self.calibration_.to_tensors().items()}
         for k, member in enumerate(self.members_):
@@ -183,12 +176,12 @@ class AbstractEstimator(BaseEstimator, ABC):
         self._check_method()
         groups = _grouped(tensors)
         self.calibration_ = Calibration.from_tensors(groups.pop("calibration"))
-        self.problem_ = _problem(config["problem"])
+        self.problem_ = problem_from_dict(config["problem"])
         self.seeds_ = config["seeds"]
-        if self.problem_.outputs != self.calibration_.scale.numel() or len(self.seeds_) > len(tensors):
+        if self.problem_.output_dim != self.calibration_.scale.numel() or len(self.seeds_) > len(tensors):
             raise ValueError("`problem` does not fit the tensors.")
         own = groups.pop("own", {})
-        with alone():
+        with single_threaded():
             self.members_ = [self._load_member(groups.pop(f"member.{k}"), s) for k, s in enumerate(self.seeds_)]
         if groups or not self.members_:
             raise ValueError(f"The tensors must be those of a model. Got these besides: {sorted(groups)}.")
@@ -206,37 +199,6 @@ class AbstractEstimator(BaseEstimator, ABC):
         if not all(torch.isfinite(parameter).all() for parameter in member.parameters()):
             raise ValueError("Weights must be finite.")
         return member.eval()
-
-
-class Subset:
-    """Some rows of data."""
-
-    def __init__(self, data: Data, rows: np.ndarray):
-        self.data, self.rows = data, torch.as_tensor(rows, dtype=torch.int64)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def batch(self, rows: Tensor) -> dict[str, Tensor]:
-        """The rows with these numbers, of these rows."""
-        return self.data.batch(self.rows[rows])
-
-
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """One thread and single precision by default: bits must depend on neither the machine nor the caller's settings.
-
-    Both settings are those of the whole process, so threads of the caller take turns.
-    """
-    with _TURN:
-        threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
-        torch.set_num_threads(1)
-        torch.set_default_dtype(torch.float32)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
-            torch.set_default_dtype(dtype)
 
 
 def random_parts(rows: int, folds: int, random: np.random.RandomState) -> list[Part]:
@@ -271,7 +233,7 @@ def _score(members: Sequence[AbstractMethod], rows: Data, parts: Sequence[Part])
     """Negative log-likelihood of the members' validation rows, after one correction of scale for all of them."""
     predictions, targets = [], []
     for member, (_, validation) in zip(members, parts, strict=False):
-        for batch in sweep(Subset(rows, validation), PREDICTION_BATCH):
+        for batch in batches(Subset(rows, validation), PREDICTION_BATCH):
             predictions.append(_mixture([member], batch))
             targets.append(batch["y"].double())
     p, y = _join(predictions, 1), torch.cat(targets)
@@ -309,15 +271,3 @@ def _as_now(tensors: dict[str, Tensor], d_model: int) -> dict[str, Tensor]:
     if f"{old}0.weight" in tensors:
         renamed[f"{new}0.weight"] = pad(renamed[f"{new}0.weight"], (0, d_model))
     return renamed
-
-
-def _problem(values: dict[str, Any]) -> Problem:
-    """A problem as written to JSON. Sizes are bounded before anything of that size is made."""
-    network = values["network"]
-    numbers = [v for v in (*values.values(), *network.values(), *values["levels"]) if isinstance(v, (int, float))]
-    unknown = (set(values) - {f.name for f in fields(Problem)}) | (
-        set(network) - {f.name for f in fields(NetworkConfig)}
-    )
-    if unknown or any(abs(number) > LARGEST for number in numbers):
-        raise ValueError(f"`problem` must have known keys and sizes of at most {LARGEST}. Got {values} instead.")
-    return Problem(**values | {"levels": tuple(values["levels"]), "network": NetworkConfig(**network)})

@@ -21,16 +21,18 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from nsac._io import write_whole
+from nsac._torch import single_threaded
 from nsac.core import decompose, matched_normal
-from nsac.estimators.base import DRAWS, AbstractEstimator, alone
+from nsac.estimators.base import DRAWS, AbstractEstimator
 from nsac.estimators.columns import STRAIGHT
 from nsac.estimators.forecaster import NSACForecaster
 from nsac.estimators.regressor import NSACRegressor
 from nsac.estimators.windows import CYCLES, Grid, Windows
 from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
-from nsac.models.encoders import Batch, fill_holes
-from nsac.training.disk import write_whole
+from nsac.models.encoder import Batch
+from nsac.models.windows import interpolate_missing
 from nsac.uncertainty.checks import check_level
 
 WITHOUT_NOISE = ("gmle", "de", "mean", "ridge")
@@ -46,7 +48,7 @@ class ExportError(ValueError):
 
 def export_program(estimator: AbstractEstimator, coverage: float = 0.9) -> torch.export.ExportedProgram:
     """The estimator as a `torch.export` program; inputs and outputs are those that `export_onnx` describes."""
-    with alone(), torch.no_grad():
+    with single_threaded(), torch.no_grad():
         graph, inputs = _graph(estimator, coverage)
         rows, draws = torch.export.Dim("rows"), torch.export.Dim("draws", min=3)
         dynamic = {name: {0: draws if name == "noise" else rows} for name in inputs}
@@ -89,7 +91,7 @@ def export_onnx(
     program = export_program(estimator, coverage)
     facts = about(estimator, coverage, targets)
     names = ["mean", "aleatoric", "epistemic", *(f"{end}_{100 * coverage:g}" for end in ("lower", "upper"))]
-    with alone(), _quiet():
+    with single_threaded(), _quiet():
         written = torch.onnx.export(program, dynamo=True, verbose=False)
     assert written is not None
     graph = written.model.graph
@@ -203,7 +205,7 @@ class _Table(nn.Module):
         numbers |= {"y_centre": estimator.centre_, "y_scale": estimator.scale_}
         for name, value in numbers.items():
             self.register_buffer(name, torch.as_tensor(value, dtype=torch.float64))
-        self.register_buffer("sizes", torch.tensor(estimator.problem_.levels, dtype=torch.int64))
+        self.register_buffer("sizes", torch.tensor(estimator.problem_.categories, dtype=torch.int64))
         for name, holes in estimator.holes_.items():
             self.register_buffer(f"{name}_holes", holes)
 
@@ -236,7 +238,7 @@ class _Series(nn.Module):
 
     def forward(self, x: Tensor, time: Tensor | None = None, noise: Tensor | None = None) -> tuple[Tensor, ...]:
         z = (x - self.centre) / self.unit
-        batch = {"x": (z if self.holes else fill_holes(z)).float()}
+        batch = {"x": (z if self.holes else interpolate_missing(z)).float()}
         if time is not None:
             turns = torch.stack([time / length for length in self.cycles], -1)
             angle = (2 * math.pi * (turns - turns.floor())).float()
@@ -252,7 +254,7 @@ class _Series(nn.Module):
         """What `Windows.level` says, for windows that stand one after the other."""
         rows, steps = torch.arange(z.shape[0]), z.shape[1]
         windows = copy.copy(self.windows)
-        windows.values, windows.last = z.flatten(0, 1), fill_holes(z[..., :1]).flatten()
+        windows.values, windows.last = z.flatten(0, 1), interpolate_missing(z[..., :1]).flatten()
         windows.start, windows.ends = rows.repeat_interleave(steps) * steps, rows * steps + steps - 1
         return windows.level(rows)
 
@@ -277,7 +279,7 @@ def _graph(estimator: AbstractEstimator, coverage: float) -> tuple[nn.Module, di
             rows["c"] = torch.ones(3, len(estimator.columns_.levels), dtype=torch.int64)
         return _Table(estimator, coverage).eval(), rows | given
     assert isinstance(estimator, NSACForecaster)
-    rows = {"x": torch.zeros(3, estimator.lookback, estimator.problem_.inputs, dtype=torch.float64)}
+    rows = {"x": torch.zeros(3, estimator.lookback, estimator.problem_.input_dim, dtype=torch.float64)}
     if estimator.cycles_:
         rows["time"] = torch.zeros(3, dtype=torch.float64)
     return _Series(estimator, coverage).eval(), rows | given
@@ -303,7 +305,7 @@ def _noise(estimator: AbstractEstimator) -> Tensor | None:
     if not isinstance(member, NSACMethod):
         return None
     config = member.network.config
-    with alone():
+    with single_threaded():
         noise = matched_normal(
             DRAWS, 1, config.topk, config.num_heads, generator=torch.Generator().manual_seed(0), dtype=torch.float64
         )

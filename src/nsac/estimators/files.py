@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from nsac.training.disk import sync_folder, write_flushed
+from nsac._io import sync_folder, write_flushed
 
 if TYPE_CHECKING:
     from nsac.estimators.base import AbstractEstimator

@@ -3,6 +3,7 @@
 # (the type checker takes rows of a frame for a column, and a comparison of arrays for a single one)
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from nsac.estimators.records import (
 )
 from nsac.estimators.stream import LEVELS, Stream
 from nsac.estimators.windows import CYCLES, Grid, Windows, calendar_of, counts_within, cycles_in, to_grid
-from nsac.methods import METHODS, Problem
+from nsac.methods import METHODS, WindowProblem
 from nsac.uncertainty import Prediction
 from nsac.uncertainty.checks import check_level
 from nsac.uncertainty.scores import crps, mae, mse, nll
@@ -85,6 +86,7 @@ class NSACForecaster(AbstractEstimator):
     """
 
     kind: ClassVar[str] = "windows"
+    problem_: WindowProblem
 
     def __init__(
         self,
@@ -145,8 +147,8 @@ class NSACForecaster(AbstractEstimator):
         windows = self._windows(grid, torch.from_numpy(ends), torch.float32, holes)
         self.change_ = typical_change(windows, rest)
         windows = self._windows(grid, torch.from_numpy(ends), torch.float32, holes)
-        problem = Problem(
-            "windows", windows.values.shape[1], self.horizon, length=self.lookback, calendar=2 * len(self.cycles_),
+        problem = WindowProblem(
+            windows.values.shape[1], self.horizon, lookback=self.lookback, calendar_dim=2 * len(self.cycles_),
             missing=holes, amplitudes=tuple(amplitudes.tolist()), missing_targets=holes,
         )  # fmt: skip
         random = check_random_state(self.random_state)
@@ -321,7 +323,7 @@ class NSACForecaster(AbstractEstimator):
         found = {}
         for name in ("persistence", "seasonal"):
             if name in batch:
-                with_holes = Problem(**{**self.problem_.__dict__, "missing_targets": True})
+                with_holes = replace(self.problem_, missing_targets=True)
                 method = METHODS[name](with_holes).double()
                 method.solve(old, old)  # pyright: ignore[reportCallIssue]
                 found[name] = self._in_unit(windows, torch.arange(len(windows)), method.predict(batch))
@@ -499,7 +501,7 @@ class NSACForecaster(AbstractEstimator):
             if len(shape) != len(size) or any(n not in (-1, m) for n, m in zip(size, shape, strict=True)):
                 raise ValueError(f"Tensor {name!r} must have shape {size}. Got {tuple(shape)} instead.")
         problem = self.problem_
-        if (problem.inputs, problem.outputs, problem.length) != (inputs, self.horizon, self.lookback):
+        if (problem.input_dim, problem.output_dim, problem.lookback) != (inputs, self.horizon, self.lookback):
             raise ValueError("`columns` do not fit the problem.")
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nsac.estimators.base import Part
 from nsac.estimators.windows import Grid, Windows, counts_within
-from nsac.models.encoders import fill_holes
+from nsac.models.windows import interpolate_missing
 
 SHARE, LEAST, MOST = 0.1, 40, 2000
 """Windows of calibration, the latest: a tenth, at least 40 if that is no more than a fifth, at most 2000."""
@@ -108,7 +108,7 @@ def typical_scales(grid: Grid, values: np.ndarray, past: np.ndarray, reach: Reac
     for block in np.array_split(some, -(-len(some) // 256)):
         back = block[:, None] + np.arange(1 - reach.lookback, 1)
         x = np.where((back < grid.start[block, None])[..., None], np.nan, values[np.maximum(back, 0)])
-        x = fill_holes(torch.as_tensor((x - centre) / unit))
+        x = interpolate_missing(torch.as_tensor((x - centre) / unit))
         sizes.append((x - x[:, -1:]).square().mean(1).sqrt())
         steps.append((x[..., 0].diff(dim=1).square().sum(1) / max(1, reach.lookback - 1)).sqrt())
     return Scales(centre, unit, float(_typical(torch.cat(steps))), _typical(torch.cat(sizes)).numpy())

@@ -14,7 +14,7 @@ from torch import Tensor
 from nsac._checks import check_int
 from nsac.estimators.base import AbstractEstimator, random_parts
 from nsac.estimators.columns import EXAMPLES, Columns
-from nsac.methods import METHODS, Problem
+from nsac.methods import METHODS, TableProblem
 from nsac.training import TensorData
 from nsac.uncertainty import Prediction
 
@@ -64,6 +64,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
     """
 
     kind: ClassVar[str] = "table"
+    problem_: TableProblem
 
     def __init__(
         self,
@@ -118,9 +119,10 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         self.examples_ = data.batch(torch.as_tensor(rest[random.permutation(len(rest))[:EXAMPLES]]))
         del self.examples_["y"]
         self.holes_ = {name: _missing(seen[name]).any(0) for name in self.examples_}
-        problem = Problem(
-            "table", seen["x"].shape[1], target.shape[1],
-            levels=tuple(len(levels) for levels in self.columns_.levels.values()), missing=bool(self.holes_["x"].any()),
+        problem = TableProblem(
+            seen["x"].shape[1], target.shape[1],
+            categories=tuple(len(levels) for levels in self.columns_.levels.values()),
+            missing=bool(self.holes_["x"].any()),
         )  # fmt: skip
         cuts = random_parts(len(rest), self.folds or (8 if TOO_FEW <= n <= FEW else 4), random)
         members = [(rest[train], rest[validation]) for train, validation in cuts]
@@ -243,7 +245,9 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         return facts, tensors | {name: torch.as_tensor(array) for name, array in arrays.items()}
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        widths = {"x": self.problem_.inputs} | ({"c": len(self.problem_.levels)} if self.problem_.levels else {})
+        widths = {"x": self.problem_.input_dim} | (
+            {"c": len(self.problem_.categories)} if self.problem_.categories else {}
+        )
         groups = {kind: {name: tensors[f"{kind}.{name}"] for name in widths} for kind in ("examples", "holes")}
         self.columns_ = Columns.from_json(facts["columns"], tensors["x.centre"], tensors["x.scale"])
         self.centre_, self.scale_ = (tensors[name].double().numpy() for name in ("y.centre", "y.scale"))
@@ -252,13 +256,13 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         self.n_features_in_ = len(self.columns_.names)
         if facts["named"]:
             self.feature_names_in_ = np.array(self.columns_.names, dtype=object)
-        outputs, rows = (self.problem_.outputs,), len(self.examples_["x"])
+        outputs, rows = (self.problem_.output_dim,), len(self.examples_["x"])
         fits = [
             set(facts) == {"columns", "named", "axes", "data", "chosen"} and isinstance(facts["named"], bool),
             len(tensors) == 4 + 2 * len(widths),
             self._axes == 2 or (self._axes == 1 and outputs == (1,)),
-            self.problem_.levels == tuple(len(each) for each in self.columns_.levels.values()),
-            len(self.columns_.centre) == self.problem_.inputs,
+            self.problem_.categories == tuple(len(each) for each in self.columns_.levels.values()),
+            len(self.columns_.centre) == self.problem_.input_dim,
             self.centre_.shape == self.scale_.shape == outputs,
             bool(np.isfinite(self.centre_).all() and (self.scale_ > 0).all()),
             all(self.holes_[name].shape == (width,) for name, width in widths.items()),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nsac.estimators.records import Record, show_times
-from nsac.models.encoders import STILL, fill_holes
+from nsac.models.windows import MIN_RELATIVE_AMPLITUDE, interpolate_missing
 
 DAY = 86_400 * 10**9
 CYCLES = {"day": DAY, "week": 7 * DAY, "year": round(365.2425 * DAY)}
@@ -156,7 +156,7 @@ class Windows:
         """The windows with these numbers."""
         end = self.ends[rows]
         x, (last, scale) = self._past(end, slice(None)), self.level(rows)
-        out = {"x": fill_holes(x) if self.fill else x, "y": (self.goals(end) - last) / scale}
+        out = {"x": interpolate_missing(x) if self.fill else x, "y": (self.goals(end) - last) / scale}
         out["persistence"] = torch.zeros_like(out["y"])
         if self.season:
             ahead = torch.arange(1, len(self.change) + 1)
@@ -171,9 +171,9 @@ class Windows:
     def level(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Shift and scale, (B, 1) and (B, horizon), that take `y` back to the unit of `values`."""
         end = self.ends[rows]
-        lately = fill_holes(self._past(end, slice(0, 1)))[:, -max(2, self.lookback // LATELY) :, 0]
+        lately = interpolate_missing(self._past(end, slice(0, 1)))[:, -max(2, self.lookback // LATELY) :, 0]
         step = lately.diff(dim=1).square().sum(1, keepdim=True) / max(1, lately.shape[1] - 1)
-        return self.last[end, None], (step / self.rough**2 + STILL**2) ** 0.25 * self.change
+        return self.last[end, None], (step / self.rough**2 + MIN_RELATIVE_AMPLITUDE**2) ** 0.25 * self.change
 
     def _past(self, end: Tensor, inputs: slice) -> Tensor:
         back = end[:, None] + torch.arange(1 - self.lookback, 1)

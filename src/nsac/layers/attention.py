@@ -98,7 +98,7 @@ class Attention(nn.Module):
         sizes = {"input_dim": input_dim, "d_model": d_model, "num_heads": num_heads, "topk": topk}
         for name, value in {**sizes, "circuit_units": circuit_units}.items():
             check_int(name, value)
-        check_int("unfolds", unfolds, least=0)
+        check_int("unfolds", unfolds, minimum=0)
         check_heads(d_model, num_heads)
         if not isinstance(readout, int):
             check_choice("readout", readout, ("last", "all"))

@@ -38,7 +38,7 @@ class NSACLoss(nn.Module):
         ood_fraction: float = 0.25,
     ):
         super().__init__()
-        check_int("num_samples", num_samples, least=2)
+        check_int("num_samples", num_samples, minimum=2)
         if not reg_weight >= 0:
             raise ValueError(f"`reg_weight` must be at least 0. Got {reg_weight} instead. 0 leaves the term out.")
         if not 0 < ood_fraction <= 1:

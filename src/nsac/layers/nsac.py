@@ -108,7 +108,7 @@ class NSAC(nn.Module):
         """
         self.attention.check(x, times, mask, query, query_times, causal)
         warn_single_key(x.shape[1], self.attention.topk, mask)
-        check_int("num_samples", num_samples, least=0)
+        check_int("num_samples", num_samples, minimum=0)
         shape = self.attention.noise_shape(x, query, query_times)
         if noise is not None:
             check_shape("noise", noise, "(draws, topk, batch, heads, queries)", (-1, *shape))

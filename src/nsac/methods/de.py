@@ -5,9 +5,9 @@ from torch import Tensor, nn
 
 from nsac._checks import check_int
 from nsac.layers import Draws
-from nsac.methods.base import AbstractTrainable, Problem, method
+from nsac.methods.base import AbstractProblem, AbstractTrainable, method
 from nsac.methods.gmle import GaussianMLE
-from nsac.models.encoders import Batch
+from nsac.models.encoder import Batch
 
 
 @method("de")
@@ -16,7 +16,7 @@ class DeepEnsemble(AbstractTrainable):
 
     has_epistemic = True
 
-    def __init__(self, problem: Problem, seed: int = 0, members: int = 3):
+    def __init__(self, problem: AbstractProblem, seed: int = 0, members: int = 3):
         super().__init__(problem)
         check_int("members", members)
         self.members = nn.ModuleList(GaussianMLE(problem, 1000 * i + seed) for i in range(members))

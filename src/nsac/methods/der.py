@@ -8,9 +8,9 @@ from torch.nn.functional import softplus
 
 from nsac.layers import Draws
 from nsac.layers.loss import fill_unknown, known_mean
-from nsac.methods.base import AbstractTrainable, Problem, method
+from nsac.methods.base import AbstractProblem, AbstractTrainable, method
 from nsac.models import Head, Trunk
-from nsac.models.encoders import Batch
+from nsac.models.encoder import Batch
 
 EVIDENCE_MIN = 1e-3
 """Added to the evidence: without it, gradients of its logarithms are unbounded."""
@@ -49,11 +49,11 @@ class DeepEvidential(AbstractTrainable):
 
     has_epistemic = True
 
-    def __init__(self, problem: Problem, seed: int = 0, reg_weight: float = 0.01):
+    def __init__(self, problem: AbstractProblem, seed: int = 0, reg_weight: float = 0.01):
         super().__init__(problem)
         self.reg_weight = reg_weight
         self.trunk = Trunk(problem.encoder(seed), problem.network, seed)
-        self.head = Head(self.trunk, problem.outputs, 4, seed + 2)
+        self.head = Head(self.trunk, problem.output_dim, 4, seed + 2)
         self.parts = {}
 
     def evidence(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -5,9 +5,10 @@ import torch
 from torch import Tensor
 
 from nsac.layers import Draws
-from nsac.methods.base import AbstractSolved, Problem, Rows, method, sweep
-from nsac.methods.ridge import flat_features
-from nsac.models.encoders import Batch
+from nsac.methods.base import AbstractSolved, method
+from nsac.methods.problem import TableProblem, WindowProblem
+from nsac.models.encoder import Batch
+from nsac.training import Data, batches
 
 QUANTILES = (0.1, 0.5, 0.9)
 """Lower, middle and upper; the deviation is read off their distance."""
@@ -28,6 +29,7 @@ class QuantileBoosting(AbstractSolved):
 
     has_epistemic = False
     kinds = ("table", "windows")
+    problem: TableProblem | WindowProblem
     feature: Tensor
     left: Tensor
     right: Tensor
@@ -36,10 +38,10 @@ class QuantileBoosting(AbstractSolved):
     start: Tensor
     depth: Tensor
 
-    def __init__(self, problem: Problem, seed: int = 0, rounds: int = 200, leaves: int = 15):
+    def __init__(self, problem: TableProblem | WindowProblem, seed: int = 0, rounds: int = 200, leaves: int = 15):
         super().__init__(problem)
         self.seed, self.rounds, self.nodes, self.leaves = seed, rounds, 2 * leaves - 1, leaves
-        shape = (len(QUANTILES), problem.outputs, rounds, self.nodes)
+        shape = (len(QUANTILES), problem.output_dim, rounds, self.nodes)
         for name in ("feature", "left", "right"):
             self.register_buffer(name, torch.zeros(shape, dtype=torch.int64))
         for name in ("threshold", "value"):
@@ -49,20 +51,20 @@ class QuantileBoosting(AbstractSolved):
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """One: nothing is random."""
-        x = flat_features(batch, self.problem).double()
+        x = self.problem.flatten(batch).double()
         low, middle, high = self._quantiles(x)
         std = ((high - low) / DEVIATIONS).clamp(min=NARROWEST)
         return Draws(middle.to(batch["x"]).unsqueeze(0), std.log().to(batch["x"]).unsqueeze(0))
 
-    def solve(self, train: Rows, validation: Rows) -> None:
+    def solve(self, train: Data, validation: Data) -> None:
         """Boost each quantile of each output."""
         from sklearn.ensemble import HistGradientBoostingRegressor
 
-        batches = list(sweep(train))
-        x = torch.cat([flat_features(batch, self.problem) for batch in batches]).double().numpy()
-        y = torch.cat([self.target(batch) for batch in batches]).double().numpy()
+        every = list(batches(train))
+        x = torch.cat([self.problem.flatten(batch) for batch in every]).double().numpy()
+        y = torch.cat([self.target(batch) for batch in every]).double().numpy()
         for i, quantile in enumerate(QUANTILES):
-            for j in range(self.problem.outputs):
+            for j in range(self.problem.output_dim):
                 known = ~np.isnan(y[:, j])
                 if not known.any():  # a standardised target that nobody saw
                     self.start[i, j] = (i - 1) * DEVIATIONS / 2

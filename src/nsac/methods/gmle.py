@@ -5,9 +5,9 @@ from torch import Tensor
 
 from nsac.layers import Draws
 from nsac.layers.loss import gaussian_nll
-from nsac.methods.base import AbstractTrainable, Problem, method
+from nsac.methods.base import AbstractProblem, AbstractTrainable, method
 from nsac.models import Head, Trunk
-from nsac.models.encoders import Batch
+from nsac.models.encoder import Batch
 
 
 @method("gmle")
@@ -16,10 +16,10 @@ class GaussianMLE(AbstractTrainable):
 
     has_epistemic = False
 
-    def __init__(self, problem: Problem, seed: int = 0):
+    def __init__(self, problem: AbstractProblem, seed: int = 0):
         super().__init__(problem)
         self.trunk = Trunk(problem.encoder(seed), problem.network, seed)
-        self.head = Head(self.trunk, problem.outputs, 2, seed + 2)
+        self.head = Head(self.trunk, problem.output_dim, 2, seed + 2)
         self.parts = {}
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:

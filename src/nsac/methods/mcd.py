@@ -5,9 +5,9 @@ from torch import Tensor
 
 from nsac.layers import Draws
 from nsac.layers.loss import gaussian_nll
-from nsac.methods.base import AbstractTrainable, Problem, method
+from nsac.methods.base import AbstractProblem, AbstractTrainable, method
 from nsac.models import Features, Head, Trunk
-from nsac.models.encoders import Batch
+from nsac.models.encoder import Batch
 
 
 @method("mcd")
@@ -16,13 +16,13 @@ class MCDropout(AbstractTrainable):
 
     has_epistemic = True
 
-    def __init__(self, problem: Problem, seed: int = 0, rate: float = 0.1):
+    def __init__(self, problem: AbstractProblem, seed: int = 0, rate: float = 0.1):
         super().__init__(problem)
         if not 0 < rate < 1:
             raise ValueError(f"`rate` must be strictly between 0 and 1. Got {rate} instead. The usual one is 0.1.")
         self.rate = rate
         self.trunk = Trunk(problem.encoder(seed), problem.network, seed)
-        self.head = Head(self.trunk, problem.outputs, 2, seed + 2)
+        self.head = Head(self.trunk, problem.output_dim, 2, seed + 2)
         self.parts = {}
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from nsac.layers import Draws
-from nsac.methods.base import AbstractSolved, Problem, Rows, method, sweep
-from nsac.models.encoders import Batch
+from nsac.methods.base import AbstractProblem, AbstractSolved, method
+from nsac.models.encoder import Batch
+from nsac.training import Data, batches
 
 BINS = 200
 """Series: bins of query time between the first and the last one asked in training."""
@@ -20,25 +21,25 @@ class TrainingMean(AbstractSolved):
     mean: Tensor
     log_std: Tensor
 
-    def __init__(self, problem: Problem, seed: int = 0):
+    def __init__(self, problem: AbstractProblem, seed: int = 0):
         super().__init__(problem)
-        bins = BINS if problem.kind == "series" else 1
+        bins = BINS if problem.has_query_axis else 1
         self.register_buffer("range", torch.tensor([0.0, 1.0]))
-        self.register_buffer("mean", torch.zeros(bins, problem.outputs))
-        self.register_buffer("log_std", torch.zeros(bins, problem.outputs))
+        self.register_buffer("mean", torch.zeros(bins, problem.output_dim))
+        self.register_buffer("log_std", torch.zeros(bins, problem.output_dim))
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """One: nothing is random."""
         bins = self._bins(batch)
         return Draws(self.mean[bins].unsqueeze(0), self.log_std[bins].unsqueeze(0))
 
-    def solve(self, train: Rows, validation: Rows) -> None:
+    def solve(self, train: Data, validation: Data) -> None:
         """Moments per bin; a bin nobody asked in gets those of all."""
-        if self.problem.kind == "series":
-            asked = torch.stack([torch.stack(batch["query_times"].aminmax()) for batch in sweep(train)])
+        if self.problem.has_query_axis:
+            asked = torch.stack([torch.stack(batch["query_times"].aminmax()) for batch in batches(train)])
             self.range = torch.stack([asked[:, 0].min(), asked[:, 1].max()]).to(self.range)
         count, total, square = (torch.zeros_like(self.mean).double() for _ in range(3))
-        for batch in sweep(train):
+        for batch in batches(train):
             y, bins = self.target(batch).double().flatten(0, -2), self._bins(batch).flatten()
             for moment, values in (
                 (count, (~y.isnan()).to(y)),
@@ -54,7 +55,7 @@ class TrainingMean(AbstractSolved):
         self.log_std = (0.5 * (square / count - mean.square()).clamp(min=1e-12).log()).to(self.log_std)
 
     def _bins(self, batch: Batch) -> Tensor:
-        if self.problem.kind != "series":
+        if not self.problem.has_query_axis:
             return torch.zeros(len(batch["x"]), dtype=torch.long)
         asked = batch["query_times"].expand(len(batch["x"]), -1)
         place = (asked - self.range[0]) / (self.range[1] - self.range[0]).clamp(min=1e-12)

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from nsac.layers import Draws
-from nsac.methods.base import AbstractSolved, Problem, Rows, method, sweep
-from nsac.models.encoders import Batch
+from nsac.methods.base import AbstractProblem, AbstractSolved, method
+from nsac.models.encoder import Batch
+from nsac.training import Data, batches
 
 
 class _Repeat(AbstractSolved):
@@ -15,18 +16,18 @@ class _Repeat(AbstractSolved):
     kinds = ("windows",)
     log_std: Tensor
 
-    def __init__(self, problem: Problem, seed: int = 0):
+    def __init__(self, problem: AbstractProblem, seed: int = 0):
         super().__init__(problem)
-        self.register_buffer("log_std", torch.zeros(problem.outputs))
+        self.register_buffer("log_std", torch.zeros(problem.output_dim))
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """One: nothing is random."""
         mean = self._value(batch).unsqueeze(0)
         return Draws(mean, self.log_std.expand_as(mean))
 
-    def solve(self, train: Rows, validation: Rows) -> None:
+    def solve(self, train: Data, validation: Data) -> None:
         """Root mean square error per output, over the targets that are known."""
-        errors = [(self.target(batch) - self._value(batch)).square() for batch in sweep(train)]
+        errors = [(self.target(batch) - self._value(batch)).square() for batch in batches(train)]
         total = torch.stack([error.nansum(0) for error in errors]).sum(0)
         count = torch.stack([(~error.isnan()).sum(0) for error in errors]).sum(0)
         self.log_std = 0.5 * (total / count.clamp(min=1)).clamp(min=1e-12).log()
@@ -54,4 +55,4 @@ class Zero(_Repeat):
     kinds = ("frames",)
 
     def _value(self, batch: Batch) -> Tensor:
-        return batch["x"].new_zeros(len(batch["x"]), self.problem.outputs)
+        return batch["x"].new_zeros(len(batch["x"]), self.problem.output_dim)

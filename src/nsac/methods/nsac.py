@@ -8,10 +8,11 @@ from torch import Tensor
 
 from nsac._checks import check_choice
 from nsac.layers import Draws, NSACLoss
-from nsac.methods.base import AbstractTrainable, Problem, Rows, method, sweep
+from nsac.methods.base import AbstractProblem, AbstractTrainable, method
 from nsac.models import LinearReader, Network, Novelty
-from nsac.models.encoders import Batch
+from nsac.models.encoder import Batch
 from nsac.models.novelty import ROWS
+from nsac.training import Data, batches
 
 LEAST_SHARE, LARGEST_LEAST, MOST = 2.0, 0.1, 0.5
 """Epistemic variance of known inputs, on average: at least 2 / sqrt(training rows) of the squared error, a tenth where
@@ -41,7 +42,7 @@ class NSACMethod(AbstractTrainable):
 
     def __init__(
         self,
-        problem: Problem,
+        problem: AbstractProblem,
         seed: int = 0,
         objective: Literal["novelty", "paper"] = "novelty",
         reg_weight: float | None = None,
@@ -55,8 +56,8 @@ class NSACMethod(AbstractTrainable):
             )
         encoder = problem.encoder(seed)
         self.network = Network(encoder, problem.network, "ou", seed)
-        self.reader = LinearReader(self.network, problem.outputs, seed + 2)
-        self.novelty = Novelty(encoder.described, problem.outputs, seed + 3) if objective == "novelty" else None
+        self.reader = LinearReader(self.network, problem.output_dim, seed + 2)
+        self.novelty = Novelty(encoder.described, problem.output_dim, seed + 3) if objective == "novelty" else None
         weight = 0.5 if reg_weight is None else reg_weight
         self.objective = NSACLoss(weight if objective == "paper" else 0.0)
 
@@ -65,7 +66,7 @@ class NSACMethod(AbstractTrainable):
         """Parts of the latest loss."""
         return self.objective.parts
 
-    def prepare(self, train: Rows) -> None:
+    def prepare(self, train: Data) -> None:
         """Learn what is known: the inputs of training, or some of them if there are many."""
         if self.novelty is None:
             return
@@ -79,7 +80,7 @@ class NSACMethod(AbstractTrainable):
             described.append(self.network.encoder.describe(batch))
         self.novelty.fit(torch.cat(described))
 
-    def finish(self, train: Rows, validation: Rows) -> None:
+    def finish(self, train: Data, validation: Data) -> None:
         """Set the amplitude: what the aleatoric variance leaves of the squared error of validation.
 
         On average, but no more than brings the median of error over variance to that of a Gaussian: a few rows with
@@ -88,7 +89,7 @@ class NSACMethod(AbstractTrainable):
         if self.novelty is None:
             return
         like, parts = self.reader.direct.weight, []
-        for batch in sweep(validation, 512):
+        for batch in batches(validation, 512):
             batch = {
                 name: v.to(like) if name in ("x", "y", "calendar") else v.to(like.device) for name, v in batch.items()
             }

@@ -7,9 +7,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from nsac.layers import Draws
 from nsac.layers.init import seeded_mlp
 from nsac.layers.loss import gaussian_nll
-from nsac.methods.base import AbstractTrainable, Problem, method
+from nsac.methods.base import AbstractProblem, AbstractTrainable, method
 from nsac.models import Features, Head, Trunk
-from nsac.models.encoders import Batch
+from nsac.models.encoder import Batch
 from nsac.uncertainty import GaussianNoise
 
 
@@ -23,14 +23,16 @@ class SDENet(AbstractTrainable):
 
     has_epistemic = True
 
-    def __init__(self, problem: Problem, seed: int = 0, steps: int = 4, sigma: float = 0.5, ood_std: float = 5.0):
+    def __init__(
+        self, problem: AbstractProblem, seed: int = 0, steps: int = 4, sigma: float = 0.5, ood_std: float = 5.0
+    ):
         super().__init__(problem)
         self.steps, self.sigma = steps, sigma
         self.trunk = Trunk(problem.encoder(seed), problem.network, seed)
         width = problem.network.hidden
         self.drift = seeded_mlp(width + 1, width, width, seed + 4)
         self.diffusion = seeded_mlp(width, width, 1, seed + 5)
-        self.head = Head(self.trunk, problem.outputs, 2, seed + 2)
+        self.head = Head(self.trunk, problem.output_dim, 2, seed + 2)
         self.surrogate = GaussianNoise(0.0, ood_std)
         self.parts = {}
 

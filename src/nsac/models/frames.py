@@ -10,7 +10,7 @@ from typing_extensions import override
 from nsac._checks import check_choice, check_dtype, check_known, check_shape
 from nsac.layers.clock import TimeMode
 from nsac.layers.init import seeded, seeded_linear
-from nsac.models.encoders import ROUGH_FLOOR, AbstractEncoder, Batch, Encoded
+from nsac.models.encoder import ROUGHNESS_FLOOR, AbstractEncoder, Batch, Encoded
 
 THUMBNAIL, GRID = 6, 4
 """Pixels of a thumbnail's side, and places of an averaged map."""
@@ -85,7 +85,7 @@ class FrameEncoder(AbstractEncoder):
         last = batch["x"][:, -1]
         std, mean = torch.std_mean(last, (-2, -1))
         small = adaptive_avg_pool2d(last, THUMBNAIL).flatten(1)
-        return torch.cat([small, mean, (std + ROUGH_FLOOR).log()], -1).unsqueeze(1)
+        return torch.cat([small, mean, (std + ROUGHNESS_FLOOR).log()], -1).unsqueeze(1)
 
     @override
     def forward(self, batch: Batch) -> Encoded:

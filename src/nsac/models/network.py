@@ -13,7 +13,7 @@ from nsac.core import matched_normal
 from nsac.layers import Attention, Draws
 from nsac.layers.attention import Project
 from nsac.layers.init import seeded_linear, seeded_mlp
-from nsac.models.encoders import AbstractEncoder, Batch, Encoded
+from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 from nsac.models.novelty import Doubt
 
 

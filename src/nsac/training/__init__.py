@@ -8,9 +8,9 @@ from nsac.training.contract import Interrupted as Interrupted
 from nsac.training.contract import Progress as Progress
 from nsac.training.contract import Trainable as Trainable
 from nsac.training.contract import TrainResult as TrainResult
+from nsac.training.data import Subset as Subset
 from nsac.training.data import TensorData as TensorData
-from nsac.training.fit import fit as fit
-from nsac.training.fit import fit_best as fit_best
+from nsac.training.data import batches as batches
 from nsac.training.loop import train as train
 from nsac.training.progress import ProgressBar as ProgressBar
 from nsac.training.progress import log_jsonl as log_jsonl

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nsac.training.disk import sync_folder, write_flushed
+from nsac._io import sync_folder, write_flushed
 
 FORMAT, VERSION = "nsac-checkpoint", "1"
 KEEP = 2

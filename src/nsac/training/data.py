@@ -1,6 +1,12 @@
-"""Rows that are in memory already."""
+"""Rows in memory, subsets of rows, and a pass over all of them."""
 
+from collections.abc import Iterator
+
+import numpy as np
+import torch
 from torch import Tensor
+
+from nsac.training.contract import Data
 
 
 class TensorData:
@@ -21,3 +27,23 @@ class TensorData:
     def batch(self, rows: Tensor) -> dict[str, Tensor]:
         """The rows with these numbers."""
         return {name: column[rows] for name, column in self.columns.items()}
+
+
+class Subset:
+    """Some rows of another data set."""
+
+    def __init__(self, data: Data, rows: np.ndarray):
+        self.data, self.rows = data, torch.as_tensor(rows, dtype=torch.int64)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self, rows: Tensor) -> dict[str, Tensor]:
+        """The rows with these numbers, of these rows."""
+        return self.data.batch(self.rows[rows])
+
+
+def batches(data: Data, size: int = 4096) -> Iterator[dict[str, Tensor]]:
+    """All rows in order, `size` at a time."""
+    for start in range(0, len(data), size):
+        yield data.batch(torch.arange(start, min(start + size, len(data))))

@@ -1,1 +1,0 @@
-"""Benchmarks: tasks, runs, tables and figures."""

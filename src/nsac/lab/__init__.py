@@ -1,0 +1,1 @@
+"""Everything that measures the library; the library never imports it."""

@@ -1,0 +1,47 @@
+"""What is in a data set, as a table."""
+
+import numpy as np
+import pandas as pd
+
+from nsac._checks import check_choice
+from nsac.lab.datasets.bearings import RIGS, bearings, load_bearing, load_raw_bearing, raw_bearings
+from nsac.lab.datasets.catalog import catalog
+from nsac.lab.datasets.spiral import make_spirals
+from nsac.lab.datasets.uci import COLUMNS, load_uci
+from nsac.lab.datasets.udacity import load_drive
+from nsac.lab.datasets.weather import load_ettm1, load_jena
+
+
+def summarise(name: str) -> pd.DataFrame:
+    """A row per column, run or drive: how many values, how many of them missing, smallest and largest."""
+    check_choice("name", name, tuple(catalog()))
+    if name in COLUMNS:
+        table = load_uci(name)
+        columns = dict(zip(table.features, table.x.T, strict=True)) | {table.target: table.y}
+    elif name == "spiral":
+        columns = {"position": make_spirals().y.numpy()}
+    elif name == "ettm1" or name.startswith("jena"):
+        frame = load_ettm1() if name == "ettm1" else load_jena(name.removeprefix("jena-"))
+        columns = {column: frame[column].to_numpy() for column in frame}
+    elif name in RIGS:
+        columns = {}
+        for bearing in bearings(name):
+            run = load_bearing(name, bearing)
+            columns |= {f"{bearing} features": run.features, f"{bearing} degradation": run.degradation}
+            columns |= {f"{bearing} linear label": run.linear, f"{bearing} remaining minutes": run.remaining}
+    elif name == "pronostia-raw":
+        columns = {f"{bearing} acceleration": load_raw_bearing(bearing).signal for bearing in raw_bearings()}
+    else:
+        drives = {track: load_drive(track) for track in ("lake", "mountain")}
+        columns = {
+            f"{track} {control}": getattr(drive, control)
+            for track, drive in drives.items()
+            for control in ("steering", "throttle", "brake", "speed", "time", "segment")
+        }
+    return pd.DataFrame([_row(name, values) for name, values in columns.items()])
+
+
+def _row(name: str, values: np.ndarray) -> dict[str, object]:
+    known = values[~pd.isna(values)]
+    ends = (known.min(), known.max()) if known.size else ("", "")
+    return {"column": name, "values": values.size, "missing": values.size - known.size, "min": ends[0], "max": ends[1]}

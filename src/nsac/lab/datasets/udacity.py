@@ -1,0 +1,76 @@
+"""Drives of the Udacity simulator: frames of the centre camera and what the driver did."""
+
+import io
+import tarfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from nsac._checks import check_choice
+from nsac.lab.datasets.store import DataError, expect_header, expect_rows, locate, read_text, reading, replace
+
+_FILES = {"lake": ("driving_log.csv", "IMG.tar", 5111), "mountain": ("driving_log_track2.csv", "IMG_track2.tar", 1000)}
+
+
+@dataclass(frozen=True)
+class Drive:
+    """One drive; frames stay in their archive until they are asked for."""
+
+    archive: Path
+    names: tuple[str, ...]
+    """of the frames, in time order"""
+    steering: np.ndarray
+    """-1 to 1; 1 is 25 degrees to the right"""
+    throttle: np.ndarray
+    brake: np.ndarray
+    speed: np.ndarray
+    """miles per hour"""
+    time: np.ndarray
+    """seconds since the first frame"""
+    segment: np.ndarray
+    """number of the uninterrupted stretch"""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def jpeg(self, row: int) -> bytes:
+        """Frame as it was recorded."""
+        start, size = self._places[self.names[row]]
+        with self.archive.open("rb") as stream:
+            stream.seek(start)
+            return stream.read(size)
+
+    def frame(self, row: int) -> np.ndarray:
+        """(160, 320, 3), red, green, blue, 0 to 255."""
+        from PIL import Image  # extra `drive`
+
+        return np.asarray(Image.open(io.BytesIO(self.jpeg(row))).convert("RGB"))
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        with reading(self.archive, "a whole tar archive"), tarfile.open(self.archive) as tar:
+            return {member.name: (member.offset_data, member.size) for member in tar}
+
+
+def load_drive(track: str = "lake") -> Drive:
+    """The drive round the `"lake"`, or the one in the `"mountain"`s, other scenery and another driver."""
+    check_choice("track", track, tuple(_FILES))
+    log, images, rows = _FILES[track]
+    path = locate(f"udacity/{log}")
+    with reading(path, "a table"):
+        frame = pd.read_csv(io.StringIO(read_text(path)))
+    expect_header(path, list(frame.columns), ["center", "steering", "throttle", "brake", "speed", "time_s", "segment"])
+    expect_rows(path, len(frame), rows)
+    with reading(path, "a table of numbers"):
+        controls = {name: frame[name].to_numpy(float) for name in ("steering", "throttle", "brake", "speed")}
+        controls |= {"time": frame["time_s"].to_numpy(float), "segment": frame["segment"].to_numpy(int)}
+    drive = Drive(locate(f"udacity/{images}"), tuple(map(str, frame["center"])), **controls)
+    if missing := set(drive.names) - set(drive._places):
+        raise DataError(
+            f"{drive.archive} must hold the frames of {path}. It lacks {len(missing)} of them, for instance "
+            f"{min(missing)}. {replace(drive.archive)}"
+        )
+    return drive

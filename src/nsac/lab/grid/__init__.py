@@ -1,0 +1,1 @@
+"""The benchmark grid: configurations, runs, records, executors and tables."""

@@ -1,0 +1,42 @@
+"""Records in MLflow: one run each, told once."""
+
+from nsac.lab.grid.store import Record
+
+EXPERIMENT = "nsac-bench"
+
+
+class MLflow:
+    """Tells records to the server that MLFLOW_TRACKING_URI names, or to MLflow's own default.
+
+    A record that is there already, by the tag `nsac.record`, is not told again.
+    """
+
+    def __init__(self):
+        try:
+            import mlflow
+        except ImportError:
+            raise ImportError("Tracking needs MLflow. Install it with `pip install 'nsac[track]'`.") from None
+        self.mlflow = mlflow
+        self.experiment = mlflow.set_experiment(EXPERIMENT).experiment_id
+
+    def __call__(self, record: Record) -> bool:
+        """Whether the record was new."""
+        known = self.mlflow.search_runs(
+            [self.experiment], f"tags.`nsac.record` = '{record.name}'", max_results=1, output_format="list"
+        )
+        if known:
+            return False
+        with self.mlflow.start_run(experiment_id=self.experiment, run_name=record.name):
+            self.mlflow.set_tags({"nsac.record": record.name, "nsac.commit": record.commit or ""})
+            self.mlflow.log_params(_flat(record.config))
+            numbers = {**record.metrics, **{f"seconds_{name}": v for name, v in record.seconds.items()}}
+            numbers |= {"parameters": record.parameters, "peak_memory": record.peak_memory}
+            self.mlflow.log_metrics({name: value for name, value in numbers.items() if value is not None})
+        return True
+
+
+def _flat(config: dict, prefix: str = "") -> dict[str, object]:
+    flat = {}
+    for name, value in config.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat

@@ -1,0 +1,1 @@
+"""The results page: figures, sections and the HTML report."""

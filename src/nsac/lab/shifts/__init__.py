@@ -1,0 +1,1 @@
+"""The distribution-shift suite."""

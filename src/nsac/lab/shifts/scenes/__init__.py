@@ -1,0 +1,32 @@
+"""Scenes: a training set, rows like it, and rows from elsewhere.
+
+Which kinds of shift are reported and which may be used to choose between models is settled by two lists that share no
+name. Some scenes only confirm: they were written down before the model was changed for the last time, and first looked
+at after it.
+"""
+
+from nsac._checks import check_choice
+from nsac.lab.shifts.scenes.base import CHOOSING as CHOOSING
+from nsac.lab.shifts.scenes.base import CONFIRMING as CONFIRMING
+from nsac.lab.shifts.scenes.base import REPORTED as REPORTED
+from nsac.lab.shifts.scenes.base import SCENES as SCENES
+from nsac.lab.shifts.scenes.base import Scene as Scene
+from nsac.lab.shifts.scenes.base import Shift as Shift
+from nsac.lab.shifts.scenes.base import generator_of as generator_of
+from nsac.lab.shifts.scenes.base import scenes as scenes
+from nsac.lab.shifts.scenes.base import tensor as tensor
+from nsac.lab.shifts.scenes.bearings import RUNS, make_bearings
+from nsac.lab.shifts.scenes.spirals import make_spiral
+from nsac.lab.shifts.scenes.tables import make_table
+from nsac.lab.shifts.scenes.windows import make_windows
+
+
+def make_scene(name: str, seed: int = 0) -> Scene:
+    """A scene of `SCENES`. The seed chooses rows, blocks, the cluster or side left out, and draws what is random."""
+    check_choice("name", name, tuple(SCENES))
+    if name in RUNS:
+        return make_bearings(name, seed)
+    data = name.partition("/")[0]
+    if data in ("ettm1", "jena"):
+        return make_windows(name, data, seed)
+    return make_spiral(name, seed) if data == "spiral" else make_table(name, seed)

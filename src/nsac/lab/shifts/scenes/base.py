@@ -1,0 +1,114 @@
+"""Which scenes there are, and what a scene is."""
+
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nsac.methods import AbstractProblem
+from nsac.training import TensorData
+
+REPORTED = (
+    "other_bearing", "other_condition", "other_rig", "season", "frozen_sensor", "level_shift", "later_times",
+    "missing_quarter", "other_direction", "left_out_cluster", "left_out_side", "shuffled_features",
+)  # fmt: skip
+"""Kinds of shift whose numbers are published; nothing is ever chosen by them."""
+
+CHOOSING = (
+    "noise", "box", "crossover", "recalibrated", "gain", "drift", "spikes", "stretched_time", "bigger", "thinned",
+    "left_out_target",
+)  # fmt: skip
+"""Kinds of shift for comparing variants of a method."""
+
+_TABLE = ("noise", "box", "crossover", "recalibrated")
+_WINDOW = ("noise", "crossover", "gain", "drift", "spikes")
+_BEARINGS = ("other_bearing", "other_condition", "other_rig")
+_SENSORS = ("season", "frozen_sensor", "level_shift")
+_SPIRAL = ("later_times", "missing_quarter", "other_direction")
+_LEFT_OUT = ("left_out_cluster", "left_out_side")
+
+_CONFIRMING: dict[str, tuple[str, ...]] = {
+    "pronostia": _BEARINGS,
+    "ettm1/winter": _SENSORS,
+    "jena/winter": _SENSORS,
+    "spiral/noisy": _SPIRAL,
+    **{f"{data}/{kind}": (kind,) for data in ("boston", "wine-red") for kind in (*_LEFT_OUT, "shuffled_features")},
+}
+
+CONFIRMING = tuple(_CONFIRMING)
+"""Scenes of the reported kinds whose data was first looked at when the model was settled."""
+
+SCENES: dict[str, tuple[str, ...]] = {
+    "bearings": (*_BEARINGS, *_TABLE),
+    "ettm1": (*_SENSORS, *_WINDOW),
+    "jena": (*_SENSORS, *_WINDOW),
+    "spiral": (*_SPIRAL, "noise", "stretched_time", "bigger", "thinned"),
+    **{data: ("shuffled_features", *_TABLE) for data in ("power-plant", "protein", "concrete")},
+    **{data: _TABLE for data in ("boston", "wine-red")},
+    **{f"{data}/{kind}": (kind,) for kind in _LEFT_OUT for data in ("kin8nm", "power-plant", "protein", "concrete")},
+    **{f"{data}/left_out_target": ("left_out_target",) for data in ("boston", "wine-red", "concrete")},
+    **_CONFIRMING,
+}
+"""Name of a scene to the kinds of its shifts.
+
+The inputs of Kin8nm are independent and uniform: shuffled rows, rows of the bounding box and crossed rows are of the
+same distribution as the data, no shift at all. So there is no such scene.
+"""
+
+TEST_ROWS = 700
+"""Rows of validation and of each test set, at most."""
+
+Change = Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]
+"""Takes standardised rows and those of training, and returns the rows as they are elsewhere."""
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Rows from elsewhere."""
+
+    kind: str
+    """in `REPORTED` or in `CHOOSING`"""
+    data: TensorData
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A training set and what is asked of a model of it; inputs and targets are standardised by `train` alone.
+
+    Where only the inputs of a test row are altered, its target stays what it was.
+    """
+
+    name: str
+    seed: int
+    problem: AbstractProblem
+    train: TensorData
+    validation: TensorData
+    inside: TensorData
+    """rows like those of `train`"""
+    outside: dict[str, Shift] = field(default_factory=dict)
+    """by name, for instance `"other_bearing/xjtu-1_4"`"""
+
+
+def scenes(kinds: Iterable[str]) -> list[str]:
+    """Names of the scenes that have a shift of these kinds."""
+    wanted = set(kinds)
+    return [name for name, has in SCENES.items() if wanted & set(has)]
+
+
+def generator_of(name: str, seed: int) -> np.random.Generator:
+    """Random numbers of their own for each name and seed."""
+    return np.random.default_rng([zlib.crc32(name.encode()), seed])
+
+
+def tensor(values: np.ndarray) -> Tensor:
+    """In the default precision."""
+    return torch.as_tensor(np.ascontiguousarray(values), dtype=torch.get_default_dtype())
+
+
+def deal(block: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
+    """Blocks for training (70 %), validation and test."""
+    blocks = random.permutation(np.unique(block))
+    return np.split(blocks, [round(0.7 * len(blocks)), round(0.85 * len(blocks))])

@@ -1,0 +1,131 @@
+"""Scenes of tables: rows left out, and inputs that were altered."""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+from nsac.lab.datasets.uci import load_uci
+from nsac.lab.shifts.scenes.base import SCENES, TEST_ROWS, Change, Scene, Shift, generator_of, tensor
+from nsac.methods import TableProblem
+from nsac.training import TensorData
+
+TABLE_ROWS = 4000
+"""Training rows, at most."""
+
+LEFT_OUT = 0.15
+"""Share of rows beyond the limit of a feature or of the target."""
+
+
+def _shuffled_features(x: np.ndarray, train: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    del train
+    return random.permuted(x, axis=0)
+
+
+def add_noise(x: np.ndarray, train: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Gaussian, of a size between 0.1 and 3 deviations, log-uniform from row to row."""
+    del train
+    size = np.exp(random.uniform(math.log(0.1), math.log(3), (len(x), *[1] * (x.ndim - 1))))
+    return x + size * random.standard_normal(x.shape)
+
+
+def _box(x: np.ndarray, train: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    return random.uniform(train.min(0), train.max(0), x.shape)
+
+
+def cross_over(x: np.ndarray, train: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Half of the features, or of a window's variables, from the most distant of 8 training rows."""
+    others = train[random.integers(len(train), size=(len(x), 8))]
+    distance = np.square(others - x[:, None]).reshape(len(x), 8, -1).sum(-1)
+    other = others[np.arange(len(x)), distance.argmax(1)]
+    order = random.random((len(x), x.shape[-1])).argsort(1)
+    taken = order < x.shape[-1] // 2
+    return np.where(taken if x.ndim == 2 else taken[:, None], other, x)
+
+
+def _recalibrated(x: np.ndarray, train: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Each feature off by a gain of 0.7 to 1.4 and an offset of about half a deviation, the same for all rows."""
+    del train
+    gain = np.exp(random.uniform(math.log(0.7), math.log(1.4), x.shape[1]))
+    return gain * x + 0.5 * random.standard_normal(x.shape[1])
+
+
+TABLE_CHANGES: dict[str, Change] = {
+    "shuffled_features": _shuffled_features,
+    "noise": add_noise,
+    "box": _box,
+    "crossover": cross_over,
+    "recalibrated": _recalibrated,
+}
+
+
+def table_scene(
+    name: str,
+    seed: int,
+    parts: list[tuple[np.ndarray, np.ndarray]],
+    away: dict[str, tuple[str, np.ndarray, np.ndarray]],
+) -> Scene:
+    """Parts are train, validation and inside, (x, y) each; `away` has the kind, x and y of each real shift."""
+    (mean, std), (y_mean, y_std) = ((part.mean(0), part.std(0)) for part in parts[0])
+
+    def scaled(x: np.ndarray, y: np.ndarray) -> TensorData:
+        return TensorData(x=tensor((x - mean) / std), y=tensor((y - y_mean) / y_std)[:, None])
+
+    train, validation, inside = (scaled(*part) for part in parts)
+    outside = {label: Shift(kind, scaled(x, y)) for label, (kind, x, y) in away.items()}
+    x, reach = inside.columns["x"].numpy(), train.columns["x"].numpy()
+    for kind in SCENES[name]:
+        if kind in TABLE_CHANGES:
+            changed = TABLE_CHANGES[kind](x, reach, generator_of(f"{name}/{kind}", seed))
+            outside[kind] = Shift(kind, TensorData(x=tensor(changed), y=inside.columns["y"]))
+    return Scene(name, seed, TableProblem(reach.shape[1], 1), train, validation, inside, outside)
+
+
+@lru_cache(maxsize=8)
+def _rows(data: str) -> np.ndarray:
+    """Each row once, the target last."""
+    table = load_uci(data)
+    return np.unique(np.column_stack([table.x, table.y]), axis=0)
+
+
+def make_table(name: str, seed: int) -> Scene:
+    """A scene of a UCI table; what follows a slash in its name is left out of training."""
+    data, _, kind = name.partition("/")
+    random, rows = generator_of(name, seed), _rows(data)
+    gone = LEAVE_OUT[kind](rows, random) if kind in LEAVE_OUT else np.zeros(len(rows), bool)
+    near, far = (random.permutation(np.flatnonzero(part)) for part in (~gone, gone))
+    size = min(TEST_ROWS, len(near) // 6)
+    chosen = near[2 * size : 2 * size + TABLE_ROWS], near[:size], near[size : 2 * size]
+    parts = [(rows[part, :-1], rows[part, -1]) for part in chosen]
+    far = rows[far[:TEST_ROWS]]
+    return table_scene(name, seed, parts, {kind: (kind, far[:, :-1], far[:, -1])} if len(far) else {})
+
+
+def _cluster(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """One of 6 clusters of the inputs, of 10 to 25 % of the rows if there is one."""
+    x = (rows[:, :-1] - rows[:, :-1].mean(0)) / rows[:, :-1].std(0)
+    label = KMeans(6, random_state=int(random.integers(2**31))).fit_predict(x)
+    share = np.bincount(label, minlength=6) / len(label)
+    fitting = np.flatnonzero((share >= 0.1) & (share <= 0.25))
+    return label == (random.choice(fitting) if len(fitting) else np.abs(share - LEFT_OUT).argmin())
+
+
+def _side(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Rows beyond a quantile of a feature. Ties can hold many rows, so the limit must leave out 10 to 20 %."""
+    for column in random.permutation(rows.shape[1] - 1):
+        for sign in random.permutation([-1, 1]):
+            gone = sign * rows[:, column] > np.quantile(sign * rows[:, column], 1 - LEFT_OUT)
+            if 0.1 <= gone.mean() <= 0.2:
+                return gone
+    raise ValueError("`rows` must have a feature with 10 to 20 % of the rows on one side. Got none.")
+
+
+def _top(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Rows of the largest targets."""
+    del random
+    return rows[:, -1] > np.quantile(rows[:, -1], 1 - LEFT_OUT)
+
+
+LEAVE_OUT = {"left_out_cluster": _cluster, "left_out_side": _side, "left_out_target": _top}
+"""Kind to the function that marks the rows left out of training."""

@@ -1,0 +1,89 @@
+"""What a sequence costs as it grows, by the number of keys a query looks at: the paper's Figure 8 C."""
+
+from typing import Any
+
+import torch
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from nsac.lab.grid.sheet import Sheet
+from nsac.lab.studies.base import Found, Outcome, Study
+from nsac.lab.studies.measure import measure
+from nsac.layers import NSAC
+from nsac.layers.attention import EXACT_UP_TO
+from nsac.uncertainty.style import STYLE
+
+SMALL = 32
+"""Tokens of the pass that loads libraries."""
+
+MAP = "viridis_r"
+
+
+def run(config: dict[str, Any]) -> Outcome:
+    """One forward pass without gradients: T tokens, T queries."""
+    sizes = {name: config[name] for name in ("d_model", "num_heads", "topk", "sparsity")}
+    layer = NSAC(3, 2, **sizes, readout="all", seed=config["seed"])
+    generator = torch.Generator().manual_seed(config["seed"])
+    x = torch.randn(1, config["length"], 3, generator=generator)
+    with torch.no_grad():
+        layer(x[:, :SMALL], num_samples=config["draws"])
+        return Outcome(measure(lambda: layer(x, num_samples=config["draws"]), config["passes"], config["enough"]))
+
+
+def sheets(found: Found) -> list[Sheet]:
+    """Seconds and megabytes, a row per length."""
+    values = {(s.config["length"], s.config["topk"]): r.metrics for s, r in found}
+    lengths, keys = ([*sorted({pair[i] for pair in values})] for i in (0, 1))
+    made = []
+    for metric, what in (("seconds", "CPU seconds"), ("memory", "megabytes")):
+        rows = [(n, *(values.get((n, k), {}).get(metric) for k in keys)) for n in lengths]
+        made.append(Sheet(f"A forward pass, {what}", ("tokens", *(f"top-{k}" for k in keys)), rows, _NOTE))
+    return made
+
+
+_NOTE = (
+    "One sequence, every token a query, 16 heads, 5 draws, one thread, no gradients. Memory is what the pass took at "
+    "most beyond what the process held before. Nothing is extrapolated; long passes are timed once. Above "
+    f"{EXACT_UP_TO:,} tokens keys are searched in blocks. The paper prints no times for this figure."
+)
+
+
+def draw(found: Found) -> Figure:
+    """Time and memory over the length, a line per K."""
+    from matplotlib import colormaps
+
+    keys = sorted({setting.config["topk"] for setting, _ in found})
+    with rc_context(STYLE):
+        figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+        panels = figure.subplots(1, 2)
+        for axis, metric, title in zip(
+            panels,
+            ("seconds", "memory"),
+            ("CPU seconds of a forward pass", "peak memory of a forward pass, MB"),
+            strict=True,
+        ):
+            for i, k in enumerate(keys):
+                points = sorted((s.config["length"], r.metrics[metric]) for s, r in found if s.config["topk"] == k)
+                colour = colormaps[MAP](0.15 + 0.8 * i / max(1, len(keys) - 1))
+                axis.plot(*zip(*points, strict=True), "o-", ms=4, color=colour, label=f"top-{k}")
+            axis.set(title=title, xlabel="tokens", xscale="log", yscale="log")
+            axis.grid(color="0.93")
+        lengths = sorted({setting.config["length"] for setting, _ in found})
+        for axis in panels:
+            axis.set_xticks(lengths, [f"{n:,}" for n in lengths], minor=False)
+            axis.minorticks_off()
+            axis.yaxis.set_major_formatter("{x:g}")
+        panels[0].legend(loc="upper left")
+    return figure
+
+
+STUDY = Study(
+    "lengths",
+    "What a long sequence costs",
+    "Figure 8 C",
+    "One sequence, every token a query, on one CPU thread; both axes are logarithmic.",
+    run,
+    sheets,
+    draw,
+    apart=True,
+)

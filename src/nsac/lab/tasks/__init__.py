@@ -1,0 +1,6 @@
+"""The tasks, one file per family of data."""
+
+from nsac.lab.tasks import bearings as bearings
+from nsac.lab.tasks import forecasts as forecasts
+from nsac.lab.tasks import spirals as spirals
+from nsac.lab.tasks import tables as tables

@@ -1,0 +1,241 @@
+"""What the data looks like: one class per kind, from which every method builds itself.
+
+Inputs and targets are expected to be standardised.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from nsac._checks import check_choice, check_int, check_known
+from nsac.models import FrameEncoder, NetworkConfig, SeriesEncoder, TableEncoder, WindowEncoder
+from nsac.models.encoder import AbstractEncoder, Batch
+from nsac.models.windows import amplitude, interpolate_missing
+
+Kind = Literal["table", "series", "windows", "frames"]
+
+MAX_SIZE = 100_000
+"""Largest size that a stored problem may have."""
+
+
+@dataclass(frozen=True)
+class AbstractProblem(ABC):
+    """Sizes of inputs and outputs, and of the network."""
+
+    kind: ClassVar[Kind]
+    has_query_axis: ClassVar[bool] = False
+    """whether a row has several queries with outputs each"""
+
+    input_dim: int
+    """numeric columns, features of an observation, variables of a window, or channels of a frame"""
+    output_dim: int
+    """numbers to predict per row, or per query time"""
+    missing_targets: bool = False
+    """whether targets may be NaN; likelihoods leave those entries out"""
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    """sizes, the same for every method"""
+
+    def __post_init__(self):
+        check_int("input_dim", self.input_dim, minimum=self._min_input_dim())
+        check_int("output_dim", self.output_dim)
+        self._check()
+
+    def _min_input_dim(self) -> int:
+        return 1
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Raise a ValueError if a field of this kind does not fit."""
+
+    @abstractmethod
+    def encoder(self, seed: int) -> AbstractEncoder:
+        """A new encoder for such data."""
+
+    def _check_positions(self, name: str, positions: tuple[int, ...]) -> None:
+        if any(not 0 <= position < self.input_dim for position in positions):
+            raise ValueError(f"`{name}` must be positions among {self.input_dim} inputs. Got {positions} instead.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class TableProblem(AbstractProblem):
+    """Rows of numbers (`x`, NaN = missing) and categories (`c`, 0 = missing)."""
+
+    kind = "table"
+
+    categories: tuple[int, ...] = ()
+    """number of categories of each categorical column"""
+    missing: bool = False
+    """whether numbers may be missing (NaN)"""
+    tokens: Literal["slots", "features"] = "slots"
+    """learned mixtures of all features, or one token per feature"""
+    columns: tuple[int, ...] = ()
+    """positions of the numeric columns in use, if not all are"""
+
+    def _min_input_dim(self) -> int:
+        return 0 if self.categories else 1
+
+    def _check(self) -> None:
+        check_choice("tokens", self.tokens, ("slots", "features"))
+        self._check_positions("columns", self.columns)
+
+    def encoder(self, seed: int) -> AbstractEncoder:  # noqa: D102
+        return TableEncoder(self.input_dim, self.categories, self.tokens, self.missing, self.columns, seed=seed)
+
+    @property
+    def flat_dim(self) -> int:
+        """Length of `flatten`."""
+        numbers = (len(self.columns) or self.input_dim) * (2 if self.missing else 1)
+        return numbers + sum(size + 1 for size in self.categories)
+
+    def flatten(self, batch: Batch) -> Tensor:
+        """A row as one vector: numbers, 0 and a flag where one is missing, and one-hot categories."""
+        x = batch["x"][:, list(self.columns)] if self.columns else batch["x"]
+        check_known("x", x, self.missing)
+        absent = torch.isnan(x)
+        vectors = [x.masked_fill(absent, 0)]
+        if self.missing:
+            vectors.append(absent.to(x.dtype))
+        vectors += [one_hot(batch["c"][:, i], size + 1).to(x.dtype) for i, size in enumerate(self.categories)]
+        return torch.cat(vectors, 1)
+
+
+@dataclass(frozen=True)
+class WindowProblem(AbstractProblem):
+    """Windows of regular steps (`x`, (B, lookback, variables), NaN = missing) and `calendar`."""
+
+    kind = "windows"
+
+    lookback: int = 1
+    """steps of a window"""
+    calendar_dim: int = 0
+    """numbers that describe the time of the forecast"""
+    missing: bool = False
+    """whether values may be missing (NaN)"""
+    skip: bool = False
+    """whether the head also reads the window linearly"""
+    amplitudes: tuple[float, ...] = ()
+    """typical amplitude of each variable; if given, differences are scaled by the amplitude within the window"""
+    targets: tuple[int, ...] = ()
+    """positions of the predicted variables, if there are several. Each has its own query, all share weights; outputs
+    are all targets one step ahead, all targets two steps ahead, and so on"""
+
+    def _check(self) -> None:
+        check_int("lookback", self.lookback)
+        self._check_positions("targets", self.targets)
+        if self.targets and self.output_dim % len(self.targets):
+            raise ValueError(
+                f"`output_dim` must be a multiple of the number of targets ({len(self.targets)}). "
+                f"Got {self.output_dim} instead."
+            )
+
+    def encoder(self, seed: int) -> AbstractEncoder:  # noqa: D102
+        sizes = self.lookback, self.input_dim, self.calendar_dim
+        return WindowEncoder(*sizes, self.missing, self.skip, self.amplitudes, self.targets, seed=seed)
+
+    @property
+    def flat_dim(self) -> int:
+        """Length of `flatten`."""
+        return self.input_dim * self.lookback * (2 if self.missing else 1) + self.calendar_dim
+
+    def flatten(self, batch: Batch) -> Tensor:
+        """A window as one vector: values, interpolated and with a flag where one is missing, and the calendar."""
+        check_known("x", batch["x"], self.missing)
+        absent = torch.isnan(batch["x"])
+        x = interpolate_missing(batch["x"])
+        if self.amplitudes:
+            last = x[:, -1:]
+            x = torch.cat([(x - last)[:, :-1] / amplitude(x, x.new_tensor(self.amplitudes)), last], 1)
+        vectors = [x.flatten(1)]
+        if self.missing:
+            vectors.append(absent.to(x.dtype).flatten(1))
+        if self.calendar_dim:
+            vectors.append(batch["calendar"])
+        return torch.cat(vectors, 1)
+
+
+@dataclass(frozen=True)
+class SeriesProblem(AbstractProblem):
+    """Irregular observations (`x`, `times`, `mask`) and `query_times`."""
+
+    kind = "series"
+    has_query_axis = True
+
+    time_scale: float = 1.0
+    """characteristic time scale: about the length of an observed window"""
+
+    def _check(self) -> None:
+        if not 0 < self.time_scale < float("inf"):
+            raise ValueError(f"`time_scale` must be a finite number above 0. Got {self.time_scale!r} instead.")
+
+    def encoder(self, seed: int) -> AbstractEncoder:  # noqa: D102
+        return SeriesEncoder(self.input_dim, self.time_scale, seed=seed)
+
+
+@dataclass(frozen=True)
+class FrameProblem(AbstractProblem):
+    """Short sequences of images (`x`, (B, frames, channels, height, width))."""
+
+    kind = "frames"
+
+    frames: int = 1
+    """images of a sequence"""
+    stack: str = "plain"
+    """convolutions, see `nsac.models.frames.STACKS`"""
+    size: tuple[int, int] | None = None
+    """height and width, required by all stacks but the plain one"""
+
+    def _check(self) -> None:
+        check_int("frames", self.frames)
+
+    def encoder(self, seed: int) -> AbstractEncoder:  # noqa: D102
+        return FrameEncoder(self.input_dim, self.frames, self.stack, self.size, seed=seed)
+
+
+PROBLEMS: dict[str, type[AbstractProblem]] = {
+    cls.kind: cls for cls in (TableProblem, WindowProblem, SeriesProblem, FrameProblem)
+}
+
+_OLD_NAMES = {"inputs": "input_dim", "outputs": "output_dim", "levels": "categories", "calendar": "calendar_dim"}
+"""Fields as model folders of version 1 name them; `length` is the lookback, or the number of frames."""
+
+
+def problem_from_dict(values: Mapping[str, Any]) -> AbstractProblem:
+    """A problem from what `to_dict` gave, or from a model folder of version 1, whose fields had other names.
+
+    Sizes are bounded before anything of that size is built.
+    """
+    cls = PROBLEMS[values["kind"]]
+    if "inputs" in values:
+        values = _from_version_1(values, cls)
+    known = {each.name for each in fields(cls)}
+    network = dict(values["network"])
+    unknown = (set(values) - known - {"kind"}) | (set(network) - {each.name for each in fields(NetworkConfig)})
+    if unknown:
+        raise ValueError(f"A {values['kind']} problem has no field {min(unknown)!r}.")
+    given: dict[str, Any] = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in values.items() if name in known
+    }
+    sizes = [*given.values(), *network.values(), *given.get("categories", ()), *(given.get("size") or ())]
+    if any(isinstance(size, (int, float)) and abs(size) > MAX_SIZE for size in sizes):
+        raise ValueError(f"Sizes of a problem must be at most {MAX_SIZE}. Got {dict(values)} instead.")
+    given["network"] = NetworkConfig(**network)
+    return cls(**given)
+
+
+def _from_version_1(values: Mapping[str, Any], cls: type[AbstractProblem]) -> dict[str, Any]:
+    """One class had the fields of every kind; those of the others are dropped."""
+    renamed = _OLD_NAMES | {"length": "frames" if cls is FrameProblem else "lookback"}
+    every = {each.name for problem in PROBLEMS.values() for each in fields(problem)} | {"kind"}
+    new = {renamed.get(name, name): value for name, value in values.items()}
+    if not set(new) <= every:
+        raise ValueError(f"A problem has no field {min(set(new) - every)!r}.")
+    return {name: value for name, value in new.items() if name == "kind" or name in {f.name for f in fields(cls)}}
