@@ -5,9 +5,6 @@ import pytest
 import torch
 from hypothesis import settings
 
-ALPHA = 1e-5
-"""Level of every statistical test: with a fixed seed, a failure means a wrong line, not bad luck."""
-
 torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
 settings.register_profile("same", derandomize=True, deadline=None)  # the same examples every time, on any machine

@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 
 
-def write_whole(path: str | os.PathLike, content: bytes) -> None:
+def write_atomic(path: str | os.PathLike, content: bytes) -> None:
     """Write a file under another name, flush it to the disk, rename it; at no moment is there half of it."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ import torch
 
 from nsac.methods import METHODS, AbstractSolved, fit
 from nsac.training import TrainConfig
-from problems import PROBLEMS, sine
+from support.problems import PROBLEMS, sine
 
 SHORT = TrainConfig(max_steps=6, batch_size=16, validate_every=3)
 CASES = [(name, kind) for name, cls in METHODS.items() for kind in cls.kinds]

@@ -3,8 +3,8 @@ import pytest
 import torch
 from scipy import stats
 
-from conftest import ALPHA
 from nsac.core import euler_maruyama, nac_logit, ou_moments, ou_sample
+from support import ALPHA
 
 N_DRAWS = 100_000
 

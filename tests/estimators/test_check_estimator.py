@@ -8,10 +8,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
-from table_problems import numbers, quick
 
 from nsac import NSACRegressor
 from nsac._torch import single_threaded
+from support.table_problems import numbers, quick
 
 LEARNING = {"max_steps": 60, "learning_rate": 0.02, "ema": None, "batch_size": 32}
 """Numbers with which a single small run learns enough for the checks of scores."""

@@ -2,9 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from table_problems import mixed
 
 from nsac.estimators.columns import Columns, squash
+from support.table_problems import mixed
 
 
 def fitted(table, categorical=()):

@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from table_problems import mixed, numbers, quick
 
 import nsac
 from nsac.estimators import ModelError, load
 from nsac.estimators.files import CONFIG, LARGEST_HEADER, TENSORS, read_model, write_model
+from support.table_problems import mixed, numbers, quick
 
 SOURCE = Path(nsac.__file__).parent
 FUZZ = settings(

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from table_problems import QUICK, mixed, numbers, quick
 
 from nsac import METHODS, NSACRegressor, Prediction, load
 from nsac.estimators.base import valley
 from nsac.training import DivergedError
+from support.table_problems import QUICK, mixed, numbers, quick
 
 TABLES = [name for name, cls in METHODS.items() if "table" in cls.kinds]
 

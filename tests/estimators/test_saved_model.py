@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from table_problems import mixed, quick
 
 from nsac import load
+from support.table_problems import mixed, quick
 
 SAVED = Path(__file__).with_name("saved")
 

@@ -31,7 +31,7 @@ def test_two_splits_of_boston_with_defaults(data, tmp_path):
 def test_the_benchmark_makes_a_record_of_a_split(monkeypatch, tmp_path):
     from types import SimpleNamespace
 
-    from table_problems import QUICK, numbers
+    from support.table_problems import QUICK, numbers
 
     uci, (x, y) = benchmark(), numbers()
     splits = ((np.arange(50), np.arange(50, 60)),)

@@ -3,7 +3,7 @@ import torch
 
 from nsac.methods import METHODS, fit
 from nsac.training import TensorData, TrainConfig
-from problems import sine, walk
+from support.problems import sine, walk
 
 SHORT = TrainConfig(max_steps=20, batch_size=32, validate_every=5)
 

@@ -7,7 +7,7 @@ from nsac.methods import METHODS, SeriesProblem, TableProblem, WindowProblem, fi
 from nsac.methods.der import nig_nll
 from nsac.methods.ridge import PENALTIES
 from nsac.training import TensorData, TrainConfig
-from problems import scattered, sine, walk
+from support.problems import scattered, sine, walk
 
 
 def seeded(seed=0):

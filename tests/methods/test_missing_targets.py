@@ -9,7 +9,7 @@ import torch
 from nsac.layers.loss import gaussian_nll
 from nsac.methods import METHODS, AbstractTrainable, fit
 from nsac.training import TensorData, TrainConfig
-from problems import sine, walk
+from support.problems import sine, walk
 
 SHORT = TrainConfig(max_steps=4, batch_size=16, validate_every=2)
 WINDOWS = [name for name, cls in METHODS.items() if "windows" in cls.kinds]

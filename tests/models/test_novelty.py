@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from conftest import ALPHA
 from nsac.core import matched_normal
 from nsac.methods import METHODS, NSACMethod, TableProblem, fit
 from nsac.models import Novelty
@@ -11,7 +10,8 @@ from nsac.models.table import TableEncoder
 from nsac.models.windows import WindowEncoder
 from nsac.training import TensorData, TrainConfig
 from nsac.uncertainty import ood_auroc
-from problems import scattered, sine, walk
+from support import ALPHA
+from support.problems import scattered, sine, walk
 
 SHORT = TrainConfig(max_steps=20, accelerator="cpu")
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from scipy import stats
 
-from conftest import ALPHA
 from nsac.uncertainty import AdaptiveConformal, Prediction, SplitConformal
+from support import ALPHA
 
 
 def problem(n, generator, columns=(), wrong=1.0):

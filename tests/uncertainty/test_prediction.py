@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from conftest import ALPHA
 from nsac import Prediction
 from nsac.core import decompose, mixture_cdf, mixture_log_prob, mixture_quantile
+from support import ALPHA
 
 
 def draws(n=7, shape=(3, 2), seed=0):

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from conftest import ALPHA
 from nsac.uncertainty import (
     Isotonic,
     Prediction,
@@ -30,6 +29,7 @@ from nsac.uncertainty import (
     sparsify,
     width,
 )
+from support import ALPHA
 
 ENTRYWISE = [mse, mae, nll, crps, coverage, interval_score]
 POOLED = [rmse, pit, calibration_error, ece_paper, ause, error_correlation, score_table]
@@ -307,11 +307,11 @@ def test_what_has_no_spread_is_named(score):
         score(Prediction(p.mean_draws, p.log_std_draws - math.inf))
 
 
-@pytest.mark.parametrize("level", [0, 1, 90, float("nan")])
-def test_a_level_is_a_probability(level):
+@pytest.mark.parametrize("nominal", [0, 1, 90, float("nan")])
+def test_a_coverage_is_a_probability(nominal):
     p, y = problem()
-    for call in (lambda: coverage(p, y, level), lambda: width(p, level), lambda: interval_score(p, y, level)):
-        with pytest.raises(ValueError, match="`level`"):
+    for call in (lambda: coverage(p, y, nominal), lambda: width(p, nominal), lambda: interval_score(p, y, nominal)):
+        with pytest.raises(ValueError, match="`coverage`"):
             call()
 
 

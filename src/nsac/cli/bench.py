@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from nsac.cli.data import AsJson, stop
+from nsac.cli.common import AsJson, parse_seeds, stop
 from nsac.cli.studies import STUDIES, FromStudies, study_records
 
 if TYPE_CHECKING:
@@ -224,19 +224,10 @@ def _grid(tasks: list[str] | None, methods: str | None, seeds: str, protocol: st
     from nsac.lab.grid.config import PAPER_TASKS, PROTOCOLS, grid
 
     try:
-        numbers = [n for part in seeds.split(",") for n in _range(part)]
-    except ValueError:
-        stop(f"`--seeds` must be a range or numbers, for instance 0-4 or 0,2. Got {seeds!r} instead.")
-    try:
         protocols = [protocol] if protocol else list(PROTOCOLS)
-        return grid(tasks or PAPER_TASKS, methods.split(",") if methods else None, numbers, protocols)
+        return grid(tasks or PAPER_TASKS, methods.split(",") if methods else None, parse_seeds(seeds), protocols)
     except ValueError as err:
         stop(err)
-
-
-def _range(text: str) -> range:
-    first, _, last = text.partition("-")
-    return range(int(first), int(last or first) + 1)
 
 
 def _store(out: Path) -> "Store":

@@ -1,17 +1,18 @@
 """`nsac data`: what data there is, where it is, what is in it."""
 
 import json
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nsac.cli.common import AsJson, stop
+
 data = typer.Typer(no_args_is_help=True, help="Real data: list, fetch, look at.")
 console = Console(markup=False, emoji=False)  # what is printed is data: brackets and colons stay as they are
 
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 Names = Annotated[list[str], typer.Argument(help="Names of `nsac data list`, or `all`.")]
 
 
@@ -108,10 +109,3 @@ def _sources(*names: str):
     if unknown:
         stop(f"There is no data set {unknown[0]!r}. Known are: {', '.join(known)}.")
     return [known[name] for name in names]
-
-
-def stop(*errors: object) -> NoReturn:
-    """Say what is wrong, one line each, and leave."""
-    for error in errors:
-        typer.echo(f"Error: {error}", err=True)
-    raise typer.Exit(2)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from nsac.cli.data import AsJson, stop
+from nsac.cli.common import AsJson, stop
 from nsac.cli.studies import print_sheet
 
 drive = typer.Typer(no_args_is_help=True, help="CarRacing and Udacity: pilots that know when they do not know.")

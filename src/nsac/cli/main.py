@@ -10,7 +10,8 @@ from rich.table import Table
 
 from nsac.cli import bench as grid
 from nsac.cli import model, studies
-from nsac.cli.data import data, stop
+from nsac.cli.common import stop
+from nsac.cli.data import data
 from nsac.cli.drive import drive
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Predictions with trustworthy uncertainty.")

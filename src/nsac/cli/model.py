@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nsac.cli import forecasts, tables
-from nsac.cli.data import AsJson, stop
+from nsac.cli.common import AsJson, stop
 from nsac.cli.reading import TableError, find_columns, read_table
 
 if TYPE_CHECKING:
@@ -138,13 +138,13 @@ def evaluate(
                 evaluations = forecasts.evaluate(estimator, frame, data)
             scores = {e.target: e.scores for e in evaluations}
         if out is not None:
-            from nsac._io import write_whole
+            from nsac._io import write_atomic
 
             facts = [
                 f"Model: {model} ({type(estimator).__name__}, method {estimator.method})",
                 f"Data: {data}, {len(frame)} rows",
             ]  # noqa: E501
-            write_whole(out, page(f"How well {', '.join(scores)} is predicted", facts, evaluations).encode())
+            write_atomic(out, page(f"How well {', '.join(scores)} is predicted", facts, evaluations).encode())
     if as_json:
         rows = {e.target: len(e.y) for e in evaluations}
         print(json.dumps({name: {**each, "values": rows[name]} for name, each in scores.items()}))
@@ -171,7 +171,7 @@ def export(
         kinds = {"onnx": ".onnx", "torch": ".pt2"}
         if to not in kinds:
             raise TableError(f"`--to` must be one of {', '.join(kinds)}. Got {to!r} instead.")
-        from nsac._io import write_whole
+        from nsac._io import write_atomic
         from nsac.estimators.export import export_onnx, export_program, program_bytes
 
         estimator, targets = _load(model)
@@ -180,7 +180,7 @@ def export(
             if to == "onnx":
                 export_onnx(estimator, path, coverage, targets)
             else:
-                write_whole(path, program_bytes(export_program(estimator, coverage)))
+                write_atomic(path, program_bytes(export_program(estimator, coverage)))
     console.print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", soft_wrap=True)
 
 
@@ -235,7 +235,7 @@ def _write(table: "DataFrame", path: Path) -> None:
     import gzip
     import io
 
-    from nsac._io import write_whole
+    from nsac._io import write_atomic
 
     if path.suffix.lower() in (".parquet", ".pq"):
         content = io.BytesIO()
@@ -245,7 +245,7 @@ def _write(table: "DataFrame", path: Path) -> None:
             raise TableError(
                 "Parquet needs pyarrow. Run `pip install 'nsac[parquet]'`, or write a .csv file."
             ) from None
-        write_whole(path, content.getvalue())
+        write_atomic(path, content.getvalue())
         return
     text = table.to_csv(index=False).encode()
-    write_whole(path, gzip.compress(text, mtime=0) if path.suffix.lower() == ".gz" else text)
+    write_atomic(path, gzip.compress(text, mtime=0) if path.suffix.lower() == ".gz" else text)

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from nsac.cli.data import AsJson, stop
+from nsac.cli.common import AsJson, stop
 
 if TYPE_CHECKING:
     from nsac.lab.grid.sheet import Sheet

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nsac.uncertainty import Prediction
 from nsac.uncertainty.calibration import VarianceScale
-from nsac.uncertainty.checks import check_columns, check_level
+from nsac.uncertainty.checks import check_columns, check_probability
 
 PRIOR = 4.0
 """Rows that say "no correction" and count with those of calibration: few rows must not change the scale much."""
@@ -45,7 +45,7 @@ class Calibration:
         A column with too few scores for this coverage, n < coverage / (1 - coverage), gets the central interval of the
         scaled mixture, and a warning says so.
         """
-        check_level("coverage", coverage)
+        check_probability("coverage", coverage)
         check_columns("Calibration", self.scale.shape, prediction.shape)
         scaled = self.apply(prediction)
         margin, enough = self.margin(coverage)

@@ -21,7 +21,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from nsac._io import write_whole
+from nsac._io import write_atomic
 from nsac._torch import single_threaded
 from nsac.core import decompose, matched_normal
 from nsac.estimators.base import DRAWS, AbstractEstimator
@@ -33,7 +33,7 @@ from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
 from nsac.models.encoder import Batch
 from nsac.models.windows import interpolate_missing
-from nsac.uncertainty.checks import check_level
+from nsac.uncertainty.checks import check_probability
 
 WITHOUT_NOISE = ("gmle", "de", "mean", "ridge")
 """Methods, besides "nsac", that can be exported: nothing in them is random."""
@@ -101,7 +101,7 @@ def export_onnx(
         value.name = name
     written.model.metadata_props[METADATA] = json.dumps(facts)
     content = onnx_ir.to_proto(written.model).SerializeToString()
-    write_whole(path, content)
+    write_atomic(path, content)
     return facts
 
 
@@ -286,7 +286,7 @@ def _graph(estimator: AbstractEstimator, coverage: float) -> tuple[nn.Module, di
 
 
 def _check(estimator: AbstractEstimator, coverage: float) -> None:
-    check_level("coverage", coverage)
+    check_probability("coverage", coverage)
     check_is_fitted(estimator)
     if estimator.method != "nsac" and estimator.method not in WITHOUT_NOISE:
         raise ExportError(

@@ -32,7 +32,7 @@ from nsac.estimators.stream import LEVELS, Stream
 from nsac.estimators.windows import CYCLES, Grid, Windows, calendar_of, counts_within, cycles_in, to_grid
 from nsac.methods import METHODS, WindowProblem
 from nsac.uncertainty import Prediction
-from nsac.uncertainty.checks import check_level
+from nsac.uncertainty.checks import check_probability
 from nsac.uncertainty.scores import crps, mae, mse, nll
 
 CHUNK = 8192
@@ -173,7 +173,7 @@ class NSACForecaster(AbstractEstimator):
             One row per step (and series): the time, the series, `mean`, `std`, `aleatoric` and `epistemic` variance
             (std^2 is their sum), and the ends of the interval.
         """
-        check_level("coverage", coverage)
+        check_probability("coverage", coverage)
         record, windows, p = self._latest(frame)
         lower, upper = self._interval(windows, p, coverage)
         p = self._in_unit(windows, torch.arange(len(windows)), self.calibration_.apply(p))
@@ -198,7 +198,7 @@ class NSACForecaster(AbstractEstimator):
 
     def predict_interval(self, frame: pd.DataFrame, coverage: float = 0.9) -> np.ndarray:
         """Lower and upper ends of the steps after the last row of each series, (series, 2, horizon)."""
-        check_level("coverage", coverage)
+        check_probability("coverage", coverage)
         _, windows, p = self._latest(frame)
         return torch.stack(self._interval(windows, p, coverage), 1).numpy()
 

@@ -99,11 +99,13 @@ class NSACLoss(nn.Module):
 
 def gaussian_nll(mean: Tensor, log_std: Tensor, y: Tensor) -> Tensor:
     r"""Mean of $\frac12[\log 2\pi + 2s + (y - \mu)^2 e^{-2s}]$, with $s$ = `log_std`, over known targets."""
-    known, y = fill_unknown(y, mean)
-    return 0.5 * known_mean(math.log(2 * math.pi) + 2 * log_std + (y - mean) ** 2 * torch.exp(-2 * log_std), known)
+    known, y = fill_missing_targets(y, mean)
+    return 0.5 * mean_over_observed(
+        math.log(2 * math.pi) + 2 * log_std + (y - mean) ** 2 * torch.exp(-2 * log_std), known
+    )
 
 
-def fill_unknown(y: Tensor, value: Tensor) -> tuple[Tensor | None, Tensor]:
+def fill_missing_targets(y: Tensor, value: Tensor) -> tuple[Tensor | None, Tensor]:
     """Which targets are known (None: all of them), and the targets with `value`, as a constant, where one is NaN.
 
     A NaN that is only weighed by 0 would still be NaN in the gradient.
@@ -114,7 +116,7 @@ def fill_unknown(y: Tensor, value: Tensor) -> tuple[Tensor | None, Tensor]:
     return None, y
 
 
-def known_mean(terms: Tensor, known: Tensor | None) -> Tensor:
+def mean_over_observed(terms: Tensor, known: Tensor | None) -> Tensor:
     """Mean of the terms, (..., *targets), whose target is known; 0 if none is."""
     if known is None:
         return terms.mean()

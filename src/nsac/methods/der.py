@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from nsac.layers import Draws
-from nsac.layers.loss import fill_unknown, known_mean
+from nsac.layers.loss import fill_missing_targets, mean_over_observed
 from nsac.methods.base import AbstractProblem, AbstractTrainable, method
 from nsac.models import Head, Trunk
 from nsac.models.encoder import Batch
@@ -74,9 +74,9 @@ class DeepEvidential(AbstractTrainable):
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Likelihood, and a price on evidence where the mean is wrong."""
         gamma, nu, alpha, beta = self.evidence(batch)
-        known, y = fill_unknown(self.target(batch), gamma)
+        known, y = fill_missing_targets(self.target(batch), gamma)
         # Double precision: for large alpha the terms are huge and nearly cancel.
-        nll = known_mean(nig_nll(*(z.double() for z in (gamma, nu, alpha, beta, y))), known).to(y)
-        reg = known_mean((y - gamma).abs() * (2 * nu + alpha), known)
+        nll = mean_over_observed(nig_nll(*(z.double() for z in (gamma, nu, alpha, beta, y))), known).to(y)
+        reg = mean_over_observed((y - gamma).abs() * (2 * nu + alpha), known)
         self.parts = {"nll": nll.detach(), "reg": reg.detach()}
         return nll + self.reg_weight * reg

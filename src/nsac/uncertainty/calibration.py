@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nsac.core import mixture_quantile
-from nsac.uncertainty.checks import check_columns, check_level
+from nsac.uncertainty.checks import check_columns, check_probability
 from nsac.uncertainty.prediction import Prediction, check_rows, each_level
 
 KNOTS = 201
@@ -135,7 +135,7 @@ class Recalibrated:
 
     def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
         """Central interval: lower and upper ends, each missed with probability (1 - coverage) / 2."""
-        check_level("coverage", coverage)
+        check_probability("coverage", coverage)
         return self._quantile((1 - coverage) / 2), self._quantile((1 + coverage) / 2)
 
     @property

@@ -6,7 +6,7 @@ from torch import Tensor
 from nsac._checks import check_shape
 
 
-def check_level(name: str, level: float, hint: str = "For 90 % pass 0.9.") -> None:
+def check_probability(name: str, level: float, hint: str = "For 90 % pass 0.9.") -> None:
     """`level` is a probability strictly between 0 and 1."""
     if not 0 < level < 1:
         raise ValueError(f"`{name}` must be strictly between 0 and 1. Got {level} instead. {hint}")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nsac._checks import check_int, check_positive, check_shape
-from nsac.uncertainty.checks import check_columns, check_level
+from nsac.uncertainty.checks import check_columns, check_probability
 from nsac.uncertainty.prediction import Predictor, check_rows
 
 
@@ -50,7 +50,7 @@ class SplitConformal:
         return _around(prediction, margin)
 
     def _rank(self, coverage: float) -> int:
-        check_level("coverage", coverage)
+        check_probability("coverage", coverage)
         n = len(self.scores)
         rank = math.ceil(round((n + 1) * coverage, 9))  # 100 * 0.07 is a little more than 7
         if rank > n:
@@ -96,7 +96,7 @@ class AdaptiveConformal:
         cls, prediction: Predictor, y: Tensor, coverage: float = 0.9, gamma: float = 0.005, window: int = 500
     ) -> "AdaptiveConformal":
         """Start from the calibration part, its rows in order of time, the latest last."""
-        check_level("coverage", coverage)
+        check_probability("coverage", coverage)
         check_positive("gamma", gamma)
         check_int("window", window)
         scores = _scores(prediction, y)[-window:]

@@ -8,7 +8,7 @@ import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from nsac.uncertainty.checks import check_level
+from nsac.uncertainty.checks import check_probability
 from nsac.uncertainty.prediction import Prediction, Predictor
 from nsac.uncertainty.scores import ause, calibration_error, coverage, pit, sparsify
 from nsac.uncertainty.style import BLUE, GREEN, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, PURPLE
@@ -93,7 +93,7 @@ def bands(
             f"`prediction` must have shape (time,). Got {tuple(prediction.shape)} instead. "
             "Pick one series: `p[0, :, 0]`."
         )
-    check_level("coverage", coverage)
+    check_probability("coverage", coverage)
     z = torch.special.ndtri(torch.tensor((1 + coverage) / 2, dtype=torch.float64)).item()
     t, mean = _array(time), _array(prediction.mean)
     total, aleatoric = (z * _array(v.sqrt()) for v in (prediction.variance, prediction.aleatoric))

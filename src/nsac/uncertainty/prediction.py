@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nsac.core import decompose, mixture_cdf, mixture_log_prob, mixture_quantile
-from nsac.uncertainty.checks import check_level, check_std, check_values
+from nsac.uncertainty.checks import check_probability, check_std, check_values
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -111,7 +111,7 @@ class Prediction:
 
     def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
         """Central interval: lower and upper ends, each missed with probability (1 - coverage) / 2."""
-        check_level("coverage", coverage)
+        check_probability("coverage", coverage)
         return self._quantile((1 - coverage) / 2), self._quantile((1 + coverage) / 2)
 
     def sample(self, num_samples: int, generator: torch.Generator | None = None) -> Tensor:
@@ -158,7 +158,7 @@ def each_level(q: float | Sequence[float] | Tensor, quantile) -> Tensor:
     """`quantile` of one level, or of each, stacked; levels are checked."""
     levels = torch.as_tensor(q, dtype=torch.float64)
     for level in levels.flatten().tolist():
-        check_level("q", level, "For the median pass 0.5.")
+        check_probability("q", level, "For the median pass 0.5.")
     if levels.ndim == 0:
         return quantile(levels.item())
     if levels.ndim > 1 or not len(levels):

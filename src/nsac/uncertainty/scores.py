@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nsac._checks import check_choice
-from nsac.uncertainty.checks import check_level, check_values
+from nsac.uncertainty.checks import check_probability, check_values
 from nsac.uncertainty.prediction import Prediction, Predictor, check_pair
 from nsac.uncertainty.ranks import average_ranks
 
@@ -73,25 +73,25 @@ def crps(prediction: Prediction, y: Tensor, *, reduce: bool = True) -> Score:
     return _reduce(torch.as_tensor(np.concatenate(scores), device=y.device).reshape(y.shape), reduce)
 
 
-def coverage(prediction: Predictor, y: Tensor, level: float = 0.9, *, reduce: bool = True) -> Score:
-    """Share of values inside the central interval of probability `level`; `level` is what it should be."""
-    check_level("level", level)
-    return _reduce(_covered(pit(prediction, y), level), reduce)
+def coverage(prediction: Predictor, y: Tensor, coverage: float = 0.9, *, reduce: bool = True) -> Score:
+    """Share of values inside the central interval of nominal coverage `coverage`."""
+    check_probability("coverage", coverage)
+    return _reduce(_covered(pit(prediction, y), coverage), reduce)
 
 
-def width(prediction: Predictor, level: float = 0.9, *, reduce: bool = True) -> Score:
-    """Width of the central interval of probability `level`."""
-    check_level("level", level)
+def width(prediction: Predictor, coverage: float = 0.9, *, reduce: bool = True) -> Score:
+    """Width of the central interval of nominal coverage `coverage`."""
+    check_probability("coverage", coverage)
     prediction.check()
-    lower, upper = prediction.interval(level)
+    lower, upper = prediction.interval(coverage)
     return _reduce(upper - lower, reduce)
 
 
-def interval_score(prediction: Predictor, y: Tensor, level: float = 0.9, *, reduce: bool = True) -> Score:
+def interval_score(prediction: Predictor, y: Tensor, coverage: float = 0.9, *, reduce: bool = True) -> Score:
     r"""Winkler's score of the central interval: $(u - l) + \frac2\alpha(l - y)_+ + \frac2\alpha(y - u)_+$."""
-    check_level("level", level)
+    check_probability("coverage", coverage)
     check_pair(prediction, y)
-    return _reduce(_winkler(*prediction.interval(level), y, level), reduce)
+    return _reduce(_winkler(*prediction.interval(coverage), y, coverage), reduce)
 
 
 def sharpness(prediction: Predictor, *, reduce: bool = True) -> Score:

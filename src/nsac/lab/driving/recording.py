@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from nsac._checks import check_int
-from nsac._io import write_whole
+from nsac._io import write_atomic
 from nsac.lab.datasets.store import cache_folder
 from nsac.lab.driving.errors import RecordingError
 from nsac.lab.driving.expert import Expert
@@ -109,10 +109,10 @@ def record(
                 report(done + size)
         name = f"shard-{len(index['shards']):04}.safetensors"
         content = _pack(shard)
-        write_whole(folder / name, content)
+        write_atomic(folder / name, content)
         about = {"name": name, "frames": size, "last_seed": seed - 1, "sha256": hashlib.sha256(content).hexdigest()}
         index["shards"].append(about)
-        write_whole(folder / INDEX, json.dumps({"format": FORMAT, "version": VERSION, **index}, indent=1).encode())
+        write_atomic(folder / INDEX, json.dumps({"format": FORMAT, "version": VERSION, **index}, indent=1).encode())
         done += size
     if world is not None:
         world.close()

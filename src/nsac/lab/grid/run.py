@@ -14,7 +14,7 @@ from torch import Tensor
 from nsac._torch import single_threaded
 from nsac.lab.grid.config import RunConfig, run_config
 from nsac.lab.grid.store import Record, now_and_here
-from nsac.lab.tasks.base import Task, WindowPart, load_task
+from nsac.lab.tasks.base import Task, WindowSplit, load_task
 from nsac.methods import AbstractMethod, fit
 from nsac.training import Progress, TrainConfig
 from nsac.uncertainty import Prediction, SplitConformal, VarianceScale
@@ -188,7 +188,7 @@ def _bands(task: Task, seen: Seen, half: Tensor) -> list[dict[str, Any]]:
             for i in range(seen.y.shape[-1])
         ]
     rows, column, name = torch.arange(len(seen.y)), 0, "test rows, in order"
-    if isinstance(task.test, WindowPart):
+    if isinstance(task.test, WindowSplit):
         rows = rows[max(0, len(rows) - STRETCH) // 2 :][:STRETCH]
         step, targets = task.test.horizon // 2, task.problem.output_dim // task.test.horizon
         column = (step + 1) * targets - 1

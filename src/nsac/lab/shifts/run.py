@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from nsac._io import write_whole
+from nsac._io import write_atomic
 from nsac.lab.grid.sheet import Section, Sheet
 from nsac.lab.shifts.suite import (
     CONFIRMING,
@@ -81,7 +81,7 @@ def run_kept(folder: Path, scene: str, method: str, seed: int) -> list[dict]:
         return json.loads(path.read_text())
     torch.set_num_threads(1)
     records = run_shifts(scene, method, seed)
-    write_whole(path, json.dumps(records).encode())
+    write_atomic(path, json.dumps(records).encode())
     return records
 
 

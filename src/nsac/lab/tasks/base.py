@@ -17,7 +17,7 @@ from nsac.uncertainty import Prediction, Scores
 Protocols = Literal["paper", "sound"]
 
 
-class Part(Protocol):
+class SplitData(Protocol):
     """Rows of a task: batches in the unit the model works in, and the way back to the unit of the scores."""
 
     def __len__(self) -> int: ...
@@ -31,7 +31,7 @@ class Part(Protocol):
         ...
 
 
-class TablePart(TensorData):
+class TableSplit(TensorData):
     """Rows with a target that was scaled alike in all of them."""
 
     def __init__(self, shift: Tensor, scale: Tensor, **columns: Tensor):
@@ -43,7 +43,7 @@ class TablePart(TensorData):
         return self.shift, self.scale
 
 
-class WindowPart(WindowData):
+class WindowSplit(WindowData):
     """Forecasting windows, scored as values: `unit_shift + unit_scale *` the standardised ones, per target."""
 
     def __init__(self, unit_shift: Tensor, unit_scale: Tensor, *args, **kwargs):
@@ -68,12 +68,12 @@ class Task:
     unit: str
     """of the scores"""
     problem: AbstractProblem
-    train: Part
-    validation: Part
+    train: SplitData
+    validation: SplitData
     """chooses weights"""
-    calibration: Part
+    calibration: SplitData
     """sets intervals right; nothing is chosen with it"""
-    test: Part
+    test: SplitData
     """is looked at once"""
     naive: tuple[str, ...]
     """methods every table must show beside the others"""
@@ -105,7 +105,7 @@ class Task:
         self, predict: Callable[[dict[str, Tensor]], Prediction], part: str, rows: Tensor
     ) -> tuple[Prediction, Tensor]:
         """Prediction and truth of some rows, in the unit of the scores."""
-        data: Part = getattr(self, part)
+        data: SplitData = getattr(self, part)
         batch, (shift, scale) = data.batch(rows), data.unit(rows)
         raw = predict(batch)
         log_scale = scale.abs().clamp(min=math.exp(-50)).log()

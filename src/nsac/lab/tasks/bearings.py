@@ -8,7 +8,7 @@ import numpy as np
 
 from nsac.lab.datasets import Bearing, load_bearing
 from nsac.lab.datasets.vibration import degradation
-from nsac.lab.tasks.base import Protocols, TablePart, Task, task
+from nsac.lab.tasks.base import Protocols, TableSplit, Task, task
 from nsac.lab.tasks.tables import tensor
 from nsac.methods import TableProblem
 
@@ -122,7 +122,7 @@ def build(name: str, protocol: Protocols, seed: int, load: Load = load_bearing) 
     back = tensor([mean]), tensor([std])
     data = {}
     for part, (x, y) in parts.items():
-        data[part] = TablePart(*back, x=tensor(ranks(x, train_x)), y=tensor((y[:, None] - mean) / std))
+        data[part] = TableSplit(*back, x=tensor(ranks(x, train_x)), y=tensor((y[:, None] - mean) / std))
     template, split = (_PAPER, _PAPER_SPLIT) if protocol == "paper" else (_SOUND, _SOUND_SPLIT)
     problem = TableProblem(train_x.shape[1], 1)
     text = template.format(split=split[name])

@@ -10,7 +10,7 @@ import pandas as pd
 
 from nsac.lab.datasets import load_ettm1, load_jena, segments
 from nsac.lab.datasets.weather import JENA_COLUMNS
-from nsac.lab.tasks.base import Protocols, Task, WindowPart, task
+from nsac.lab.tasks.base import Protocols, Task, WindowSplit, task
 from nsac.lab.tasks.tables import tensor
 from nsac.methods import WindowProblem
 from nsac.training import typical_change, window_ends
@@ -60,7 +60,7 @@ def build(name: str, protocol: Protocols, seed: int, frame: pd.DataFrame, settin
     unit = tensor((mean - low) / span), tensor(std / span)
     calendar = tensor(standard_calendar(frame["date"]))
     shape = setting.lookback, setting.horizon, targets, change, calendar, setting.season
-    parts = {part: WindowPart(*unit, values, inside[part], *shape) for part in PARTS}
+    parts = {part: WindowSplit(*unit, values, inside[part], *shape) for part in PARTS}
     problem = WindowProblem(
         len(columns), setting.horizon * len(targets), lookback=setting.lookback, calendar_dim=calendar.shape[1],
         targets=tuple(targets) if len(targets) > 1 else (),

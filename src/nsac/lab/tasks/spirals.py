@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from nsac.lab.datasets import Spirals, make_spirals
-from nsac.lab.tasks.base import Protocols, TablePart, Task, task
+from nsac.lab.tasks.base import Protocols, TableSplit, Task, task
 from nsac.methods import SeriesProblem
 from nsac.models import NetworkConfig
 
@@ -41,8 +41,8 @@ _SOUND = (
 def build(protocol: Protocols, seed: int, spirals: Spirals) -> Task:
     """The task for spirals that were generated already; positions need no scaling."""
     identity = torch.tensor(0.0), torch.tensor(1.0)
-    parts = {part: TablePart(*identity, **_columns(spirals, rows)) for part, rows in PARTS.items() if part != "train"}
-    parts["train"] = TablePart(*identity, **_dealt(_columns(spirals, PARTS["train"]), seed))
+    parts = {part: TableSplit(*identity, **_columns(spirals, rows)) for part, rows in PARTS.items() if part != "train"}
+    parts["train"] = TableSplit(*identity, **_dealt(_columns(spirals, PARTS["train"]), seed))
     text = _PAPER if protocol == "paper" else _SOUND
     return Task("spiral", protocol, seed, text, "radius 1", PROBLEM, **parts, naive=("mean",), groups=GROUPS)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nsac.lab.datasets import Table, load_uci
 from nsac.lab.datasets.uci import COLUMNS
-from nsac.lab.tasks.base import Protocols, TablePart, Task, task
+from nsac.lab.tasks.base import Protocols, TableSplit, Task, task
 from nsac.methods import TableProblem
 
 _PAPER = (
@@ -50,7 +50,9 @@ def build(name: str, protocol: Protocols, seed: int, table: Table) -> Task:
     mean, std = y[train].mean(0), y[train].std(0)
     low, span = (y[train].min(0), np.ptp(y[train], 0)) if protocol == "paper" else (0.0, 1.0)
     back = tensor((mean - low) / span), tensor(std / span)
-    data = {part: TablePart(*back, x=tensor(x[rows]), y=tensor((y[rows] - mean) / std)) for part, rows in parts.items()}
+    data = {
+        part: TableSplit(*back, x=tensor(x[rows]), y=tensor((y[rows] - mean) / std)) for part, rows in parts.items()
+    }
     problem = TableProblem(x.shape[1], 1)
     return Task(name, protocol, seed, text, unit, problem, **data, naive=("mean", "ridge", "gbm"))
 

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from nsac.lab.grid.store import RecordError, Store, commit, config_key, frame, machine
-from runs import a_record
+from support.runs import a_record
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from nsac.lab.driving.supervisor import (
 )
 from nsac.lab.driving.trials import TrialConfig, Trials, run_trials, schemes, summary
 from nsac.lab.driving.world import World
-from roads import made_lap, single, untrained  # noqa: F401
+from support.roads import made_lap, single, untrained  # noqa: F401
 
 EXPERT = np.array([0.5, 0.1, 0.0])
 

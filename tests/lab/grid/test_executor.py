@@ -13,7 +13,7 @@ from nsac.lab.grid import executor
 from nsac.lab.grid.executor import Event, InProcess, Processes, execute
 from nsac.lab.grid.run import run_once
 from nsac.lab.grid.store import Store, finite
-from runs import a_record, tiny
+from support.runs import a_record, tiny
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import pytest
 from nsac.lab.grid.config import run_config
 from nsac.lab.grid.store import Store
 from nsac.lab.grid.table import against_best, current_records, paper_number, table_rows
-from runs import a_record, tiny
+from support.runs import a_record, tiny
 
 
 def records(values, metric="crps", **about):

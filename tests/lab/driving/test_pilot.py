@@ -10,7 +10,7 @@ from nsac.lab.driving.errors import DrivingError
 from nsac.lab.driving.pilot import Memory, load_pilot
 from nsac.lab.driving.saliency import grad_cam
 from nsac.methods import METHODS, FrameProblem
-from roads import NEURAL, single, untrained  # noqa: F401
+from support.roads import NEURAL, single, untrained  # noqa: F401
 
 FRAMES = np.random.default_rng(0).integers(0, 256, (6, 84, 84), dtype=np.uint8)
 SEEN = [FRAMES[None, i : i + 4] for i in range(3)]

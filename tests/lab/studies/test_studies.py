@@ -15,7 +15,7 @@ from nsac.lab.studies import run as running
 from nsac.lab.studies.base import Outcome, Setting, StudyStore, expand, found, settings
 from nsac.lab.studies.measure import measure
 from nsac.lab.studies.run import execute_studies, run_setting
-from runs import a_study_record
+from support.runs import a_study_record
 
 NUMBERS = {
     "revision": 1, "seeds": [0, 1], "fixed": {"a": 1, "b": 2},

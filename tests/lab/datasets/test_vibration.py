@@ -7,7 +7,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from conftest import ALPHA
 from nsac.lab.datasets.bearings import load_bearing, load_raw_bearing
 from nsac.lab.datasets.vibration import (
     FEATURES,
@@ -17,6 +16,7 @@ from nsac.lab.datasets.vibration import (
     remaining_life,
     vibration_features,
 )
+from support import ALPHA
 
 pywt = pytest.importorskip("pywt", reason="needs `pip install 'nsac[bench]'`")
 

@@ -12,7 +12,7 @@ from nsac.lab.grid.run import run_once
 from nsac.lab.grid.sheet import Image, Section, Sheet, Spread
 from nsac.lab.grid.table import table_rows
 from nsac.lab.report.report import notes_of, report_markdown, report_page
-from runs import a_record, tiny
+from support.runs import a_record, tiny
 
 N = 60
 

@@ -3,7 +3,7 @@ import pytest
 
 from nsac.lab.grid.config import NEURAL
 from nsac.lab.report.gallery import METHODS, picture_groups, pictures
-from runs import a_record
+from support.runs import a_record
 
 N = 60
 

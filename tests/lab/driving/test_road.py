@@ -20,7 +20,7 @@ from nsac.lab.driving.road import (
 )
 from nsac.lab.driving.school import other_road
 from nsac.methods import METHODS, fit
-from roads import jpeg, made_drive, single, untrained  # noqa: F401
+from support.roads import jpeg, made_drive, single, untrained  # noqa: F401
 
 
 def no_change(n=1, **others):

@@ -53,14 +53,14 @@ def test_a_killed_recording_goes_on_and_ends_with_the_same_bits(whole, tmp_path,
 
 
 def test_a_recording_killed_between_shard_and_index_makes_the_shard_again(whole, tmp_path, monkeypatch):
-    write = recording.write_whole
+    write = recording.write_atomic
 
     def kill(path, content):
         if path.name == INDEX and (tmp_path / "shard-0001.safetensors").exists():
             raise Killed
         write(path, content)
 
-    monkeypatch.setattr(recording, "write_whole", kill)
+    monkeypatch.setattr(recording, "write_atomic", kill)
     with pytest.raises(Killed):
         record(tmp_path, SMALL)
     monkeypatch.undo()

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 import torch
-import two_processes
 from safetensors.torch import load_file
 
 from nsac.training.checkpoint import latest_checkpoint, read_checkpoint
+from support import two_processes
 
 
 def free_port():

@@ -15,7 +15,7 @@ from nsac.lab.driving.cloning import (
 from nsac.lab.driving.errors import RecordingError
 from nsac.lab.driving.world import FIELD, PLAIN, World, random_colours
 from nsac.lab.tasks.base import load_task
-from roads import made_recording, single  # noqa: F401
+from support.roads import made_recording, single  # noqa: F401
 
 
 def sequences(copies=1):

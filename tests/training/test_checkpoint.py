@@ -10,10 +10,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
-from training_problems import Line, Table, bits, same
 
 from nsac.training import CheckpointError, TrainConfig, checkpoint, train
 from nsac.training.checkpoint import Snapshot, latest_checkpoint, read_checkpoint, write_checkpoint
+from support.training_problems import Line, Table, bits, same
 
 CONFIG = TrainConfig(max_steps=30, batch_size=16, validate_every=7, checkpoint_every=0.0)
 
@@ -183,7 +183,7 @@ def test_tensors_of_every_shape_and_type_survive(tmp_path):
     assert same(read.tensors, tensors) and read.facts == {"step": 3, "x": [None, 0.1]}
 
 
-KILLER = Path(__file__).with_name("kill_and_resume.py")
+KILLER = Path(__file__).parents[1] / "support" / "kill_and_resume.py"
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])

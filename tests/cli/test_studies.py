@@ -7,7 +7,7 @@ from nsac.cli.main import app
 from nsac.lab.grid.config import run_config
 from nsac.lab.grid.store import Store
 from nsac.lab.studies import run as running
-from runs import a_record, a_study_record
+from support.runs import a_record, a_study_record
 
 
 def call(*arguments, code=0):

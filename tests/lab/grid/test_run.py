@@ -17,7 +17,7 @@ from nsac.lab.grid.run import PIT_BINS, run, run_once
 from nsac.lab.tasks.base import load_task
 from nsac.methods import METHODS, TableProblem, fit
 from nsac.uncertainty.scores import TABLE
-from runs import tiny
+from support.runs import tiny
 
 NUMBERS = {
     "revision": 1, "num_samples": 4, "naive": ["mean"], "train": {"max_steps": 9, "learning_rate": 0.1},

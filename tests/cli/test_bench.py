@@ -16,7 +16,7 @@ from nsac.cli.main import app
 from nsac.lab.grid import executor
 from nsac.lab.grid.executor import Event, InProcess, Processes
 from nsac.lab.grid.store import Store
-from runs import a_record, tiny
+from support.runs import a_record, tiny
 
 
 def call(*arguments, code=0):

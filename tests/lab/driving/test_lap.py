@@ -10,7 +10,7 @@ from nsac.lab.driving.film import BAR, ZOOM, Film, picture
 from nsac.lab.driving.lap import LOST, Start, drive_lap, drive_laps
 from nsac.lab.driving.pilot import Decision
 from nsac.lab.driving.world import World
-from roads import made_lap, single, untrained  # noqa: F401
+from support.roads import made_lap, single, untrained  # noqa: F401
 
 
 class Straight:

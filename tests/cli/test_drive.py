@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from nsac.cli.main import app
 from nsac.lab.driving import records, tasks
 from nsac.lab.grid import config as numbers
-from roads import made_recording, single, untrained  # noqa: F401
+from support.roads import made_recording, single, untrained  # noqa: F401
 
 
 def call(*arguments, code=0):

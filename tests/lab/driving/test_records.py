@@ -4,7 +4,7 @@ import pytest
 
 from nsac.lab.driving.records import DriveStore, make_record, record_name, section, table_rows
 from nsac.lab.grid.store import RecordError
-from roads import single, untrained  # noqa: F401
+from support.roads import single, untrained  # noqa: F401
 
 
 def made(method="nsac", seed=0, success=1.0):

@@ -9,7 +9,7 @@ import pytest
 from nsac.lab.driving import protocol
 from nsac.lab.driving.errors import DrivingError
 from nsac.lab.driving.live import BLIND, RoadDriver, serve
-from roads import jpeg, single, untrained  # noqa: F401
+from support.roads import jpeg, single, untrained  # noqa: F401
 
 ADDRESS = "ws://127.0.0.1:{}/socket.io/?EIO=4&transport=websocket"
 
