@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.nn.functional import gelu
 
+from nsac.layers import LinearReader
 from nsac.methods import SeriesProblem, TableProblem
-from nsac.models import LinearReader, Network
+from nsac.models import Network
 
 PROBLEM = {"table": TableProblem, "series": SeriesProblem}
 BATCH = {"table": (5, 3), "series": (5, 7, 3)}
@@ -20,17 +21,21 @@ def test_draws_are_linear_in_what_they_attend_to_about_layers_without_noise(kind
         batch["times"] = torch.rand(5, 7, generator=generator).sort().values
         batch["query_times"] = torch.rand(5, 4, generator=generator)
     network = Network(problem.encoder(0), problem.network, "ou", 0)
-    reader = LinearReader(network, outputs, 0)
-    seen = network.encoder(batch)
-    noise = network.noise(seen, 6, generator, shared=True)
+    sizes = problem.network
+    reader = LinearReader(
+        network.encoder.query_dim, sizes.d_model, sizes.num_heads, sizes.hidden, outputs, network.encoder.skip_dim
+    )
+    encoded = network.encoder(batch)
+    noise = network.noise(encoded, 6, generator, shared=True)
 
-    attended, usual = network.attend(seen, noise), network.attend(seen)[0]
-    h = gelu(reader.hidden(torch.cat([seen.query.expand(5, -1, -1), usual], -1)))
+    attended, expected = network.attend(encoded, noise), network.attend(encoded)[0]
+    query = encoded.query.expand(5, -1, -1)
+    h = gelu(reader.hidden(torch.cat([query, expected], -1)))
     expected = reader.attended((1 + reader.gate(h)) * attended) + reader.direct(h)
     if kind == "table":
-        expected[..., :outputs] += reader.skip(seen.skip)
+        expected[..., :outputs] += reader.skip(encoded.skip)
 
-    mean, log_std = reader(network, batch, 6, None, shared=True, noise=noise)
-    got = torch.cat([mean, log_std], -1) if kind == "series" else torch.cat([mean, log_std], -1).unsqueeze(-2)
+    mean, log_std = reader(lambda project: network.attend(encoded, noise, project), query, noise, encoded.skip)
+    got = torch.cat([mean, log_std], -1)
     torch.testing.assert_close(got, expected)
     assert mean.std(0).min() > 1e-5  # else the noise would not have been seen

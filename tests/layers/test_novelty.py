@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from nsac.core import matched_normal
+from nsac.layers import Novelty
+from nsac.layers.novelty import MIN_POSTERIOR_SHARE, MIN_SQUARED_DISTANCE
 from nsac.methods import METHODS, NSACMethod, TableProblem, fit
-from nsac.models import Novelty
-from nsac.models.novelty import KNOWN, NEAREST
 from nsac.models.series import SeriesEncoder
 from nsac.models.table import TableEncoder
 from nsac.models.windows import WindowEncoder
@@ -93,7 +93,8 @@ def test_newness_is_posterior_variance_times_squared_distance_to_the_nearest(gen
     r = (novelty._features(white) @ novelty.factor).square().sum(-1)
     nearest = torch.cdist(white, novelty.kept, compute_mode="donot_use_mm_for_euclid_dist").amin(-1).square()
     torch.testing.assert_close(
-        newness(novelty, torch.cat([x, 3 * x]))[:, 0], r.clamp(min=KNOWN) * nearest.clamp(min=NEAREST)
+        newness(novelty, torch.cat([x, 3 * x]))[:, 0],
+        r.clamp(min=MIN_POSTERIOR_SHARE) * nearest.clamp(min=MIN_SQUARED_DISTANCE),
     )
 
 
@@ -113,7 +114,7 @@ def test_a_description_has_the_promised_size_and_is_finite(generator):
         encoder = split.problem.encoder(0)
         described = encoder.describe(split.train.columns)
         queries = split.train.columns["y"].shape[1] if split.problem.kind == "series" else 1
-        assert described.shape == (len(split.train), queries, encoder.described)
+        assert described.shape == (len(split.train), queries, encoder.description_dim)
         assert torch.isfinite(described).all()
 
 
@@ -124,7 +125,7 @@ def test_holes_are_described_and_leave_no_nan(generator):
     assert torch.isfinite(window).all() and not torch.equal(window[0], window[1])
     table = TableEncoder(3, (4,), missing=True)
     described = table.describe({"x": x[:, 0], "c": torch.tensor([[0], [1], [2], [4]])})
-    assert torch.isfinite(described).all() and described.shape[-1] == table.described == 3 + 3 + 5
+    assert torch.isfinite(described).all() and described.shape[-1] == table.description_dim == 3 + 3 + 5
 
 
 def test_what_is_masked_does_not_enter_a_description(generator):
@@ -190,7 +191,7 @@ def test_a_row_of_which_little_is_known_is_not_certain(generator):
     fit(method, TensorData(x=x[:200], y=y[:200]), TensorData(x=x[200:], y=y[200:]), SHORT)
     asked = torch.tensor([[9.0, float("nan"), float("nan")], [float("nan")] * 3])
     p = method.predict({"x": asked})
-    wanted = method.novelty.variance(*method._news({"x": asked}))
+    wanted = method.novelty.variance(*method.novelty(method.network.encoder.describe({"x": asked})))
     torch.testing.assert_close(p.epistemic, wanted, rtol=0.2, atol=1e-6)
 
 
@@ -207,7 +208,7 @@ def test_the_mean_varies_by_exactly_what_novelty_says(generator):
         method = NSACMethod(split.problem)
         fit(method, split.train, split.validation, SHORT)
         batch = split.test.columns
-        wanted = method.novelty.variance(*method._news(batch))
+        wanted = method.novelty.variance(*method.novelty(method.network.encoder.describe(batch)))
         given = method.predict(batch, 20).epistemic.mean(-1)
         torch.testing.assert_close(given.flatten(), wanted.flatten(), rtol=1e-3, atol=1e-7)
 
@@ -321,6 +322,6 @@ def test_where_nothing_is_known_the_noise_is_at_least_the_usual_one(generator):
     far = {"x": torch.full((3, split.problem.input_dim), 1e3), "y": torch.zeros(3, 1)}
     assert method.novelty is not None
     torch.testing.assert_close(method.predict(far).aleatoric, method.novelty.usual.expand(3, 1), rtol=1e-3, atol=0)
-    doubt = method.novelty.doubt(method.network.encoder.describe(far))
+    doubt = method.novelty.epistemic(method.network.encoder.describe(far))
     new, prior = method.novelty(method.network.encoder.describe(far))
     torch.testing.assert_close(doubt.variance, method.novelty.variance(new, prior))
