@@ -95,7 +95,10 @@ class NSAC(nn.Module):
             circuit_units=circuit_units, unfolds=unfolds, selection=selection, seed=seed,
         )  # fmt: skip
         if head == "linear":
-            self.reader = LinearReader(d_model, d_model, num_heads, hidden, output_dim, seed=seed)
+            few_outputs = 2 * output_dim < d_model // num_heads
+            self.reader = LinearReader(
+                d_model, d_model, num_heads, hidden, output_dim, project_values=few_outputs, seed=seed
+            )
         else:
             self.streams = seeded_linear(d_model, 2 * d_model, seed)
             self.mean = seeded_linear(d_model, output_dim, seed + 1)
@@ -255,7 +258,7 @@ class NSAC(nn.Module):
             epistemic = None
             if novelty is not None and noise is not None:
                 epistemic = partial(self._epistemic, novelty, inputs)
-            attend = partial(self.attention.attend, selected, noise)
+            attend = partial(self.attention.attend, selected)
             mean, log_std = self.reader(attend, selected.queries, noise, epistemic=epistemic)
         single = self.attention.readout == "last" and inputs.query is None and inputs.query_times is None
         return Draws(mean.squeeze(-2), log_std.squeeze(-2)) if single else Draws(mean, log_std)

@@ -56,10 +56,11 @@ class Drive:
 
     def potentials(self, backbone: Backbone, rows: slice) -> tuple[Potentials, Tensor]:
         """Potentials of the circuit and values, (cells, K, B, H, q); every operation runs along the batch."""
-        from_key = self._fetch(self.from_key, rows)
+        index = self._flat_index(rows)
+        from_key, values = self._fetch(self.from_key, index), self._fetch(self.selected.v, index)
         if self.key_weight is not None:
             from_key = _project(self.key_weight, from_key)
-        return backbone(self.from_query[:, None, ..., rows], from_key), self._fetch(self.selected.v, rows)
+        return backbone(self.from_query[:, None, ..., rows], from_key), values
 
     def query_time(self, rows: slice) -> Tensor | None:
         """Time of the query of each pair; None without times."""
@@ -71,21 +72,23 @@ class Drive:
         query_time, clock = self.query_time(rows), self.selected.key_clock
         if query_time is None or clock is None:
             return None
-        key_time = self._fetch(clock[None, :, None].expand_as(self.selected.v[:1]), rows)
+        key_time = self._fetch(clock[None, :, None].expand_as(self.selected.v[:1]), self._flat_index(rows))
         return (query_time - key_time[0]).abs()
 
     def keep(self, rows: slice) -> Tensor | None:
         """Which pairs count; None: all."""
         return None if self.selected.keep is None else self.selected.keep[..., rows]
 
-    def _fetch(self, known: Tensor, rows: slice) -> Tensor:
-        """What is known of the selected keys: (C, B, H, T) -> (C, K, B, H, q)."""
+    def _flat_index(self, rows: slice) -> Tensor | None:  # k b h q -> b h (k q)
         index = self.selected.index
+        return None if index is None else index[..., rows].permute(1, 2, 0, 3).flatten(2)
+
+    def _fetch(self, known: Tensor, index: Tensor | None) -> Tensor:
+        """What is known of the selected keys: (C, B, H, T) -> (C, K, B, H, q)."""
         if index is None:
             return known.movedim(-1, 1).unsqueeze(-1)
-        index = index[..., rows]
-        flat = index.permute(1, 2, 0, 3).flatten(2).expand(len(known), -1, -1, -1)  # c b h (k q)
-        fetched = known.gather(-1, flat).unflatten(-1, (len(index), -1)).movedim(-2, 1)
+        fetched = known.gather(-1, index.expand(len(known), -1, -1, -1))
+        fetched = fetched.unflatten(-1, (self.selected.n_selected, -1)).movedim(-2, 1)
         return fetched.contiguous()  # what follows is elementwise over pairs; strides would cost it tenfold
 
 

@@ -56,7 +56,7 @@ class NSACMethod(AbstractTrainable):
         self.network = Network(encoder, network, "ou", seed)
         self.reader = LinearReader(
             encoder.query_dim, network.d_model, network.num_heads, network.hidden,
-            problem.output_dim // encoder.queries_per_row, encoder.skip_dim, not encoder.per_query, seed + 2,
+            problem.output_dim // encoder.queries_per_row, encoder.skip_dim, True, not encoder.per_query, seed + 2,
         )  # fmt: skip
         self.novelty = None
         if objective == "novelty":
@@ -128,7 +128,7 @@ class NSACMethod(AbstractTrainable):
 
     def _read(self, encoded: Encoded, noise: Tensor, epistemic: Callable[[], Epistemic] | None) -> Draws:
         warn_single_key(encoded.tokens.shape[1], self.problem.network.topk, None)
-        attend = partial(self.network.attend, encoded, noise)
+        attend = partial(self.network.attend, encoded)
         query = encoded.query.expand(encoded.tokens.shape[0], -1, -1)
         return Draws(*self.reader(attend, query, noise, encoded.skip, epistemic))
 
