@@ -60,14 +60,14 @@ def info(
 ) -> None:
     """Whose it is, what is in it, the tasks made of it, and how well naive methods do there."""
     from nsac.lab.datasets import DataError, summarise
-    from nsac.lab.tasks.naive import lacking, naive_numbers
+    from nsac.lab.tasks.baselines import baseline_scores, lacking
 
     (source,) = _sources(name)
     try:
         with console.status(f"reading {name}"):
             columns = summarise(name)
         with console.status("scoring naive methods"):
-            naive, skipped = naive_numbers(name, seed), lacking(name)
+            naive, skipped = baseline_scores(name, seed), lacking(name)
     except DataError as err:
         stop(err)
     if as_json:

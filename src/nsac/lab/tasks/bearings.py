@@ -126,7 +126,7 @@ def build(name: str, protocol: Protocols, seed: int, load: Load = load_bearing) 
     template, split = (_PAPER, _PAPER_SPLIT) if protocol == "paper" else (_SOUND, _SOUND_SPLIT)
     problem = TableProblem(train_x.shape[1], 1)
     text = template.format(split=split[name])
-    return Task(name, protocol, seed, text, "degradation, 0 to 1", problem, **data, naive=("mean", "ridge", "gbm"))
+    return Task(name, protocol, seed, text, "degradation, 0 to 1", problem, **data, baselines=("mean", "ridge", "gbm"))
 
 
 def _paper_parts(name: str, seed: int, load: Load) -> Mapping[str, Rows]:

@@ -44,7 +44,7 @@ def build(protocol: Protocols, seed: int, spirals: Spirals) -> Task:
     parts = {part: TableSplit(*identity, **_columns(spirals, rows)) for part, rows in PARTS.items() if part != "train"}
     parts["train"] = TableSplit(*identity, **_dealt(_columns(spirals, PARTS["train"]), seed))
     text = _PAPER if protocol == "paper" else _SOUND
-    return Task("spiral", protocol, seed, text, "radius 1", PROBLEM, **parts, naive=("mean",), groups=GROUPS)
+    return Task("spiral", protocol, seed, text, "radius 1", PROBLEM, **parts, baselines=("mean",), groups=GROUPS)
 
 
 def _columns(data: Spirals, rows: slice) -> dict[str, Tensor]:

@@ -54,7 +54,7 @@ def build(name: str, protocol: Protocols, seed: int, table: Table) -> Task:
         part: TableSplit(*back, x=tensor(x[rows]), y=tensor((y[rows] - mean) / std)) for part, rows in parts.items()
     }
     problem = TableProblem(x.shape[1], 1)
-    return Task(name, protocol, seed, text, unit, problem, **data, naive=("mean", "ridge", "gbm"))
+    return Task(name, protocol, seed, text, unit, problem, **data, baselines=("mean", "ridge", "gbm"))
 
 
 def repeated(table: Table, given: np.ndarray, test: np.ndarray) -> int:
