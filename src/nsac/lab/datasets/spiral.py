@@ -22,11 +22,6 @@ class Spirals:
     query_times: Tensor
     """(points,), all times; those before 0.5 are interpolation, the others extrapolation"""
 
-    def columns(self, rows: slice) -> dict[str, Tensor]:
-        """Some of the spirals as the columns of a data set: `x`, `y`, `times` and `query_times`."""
-        x, y = self.x[rows], self.y[rows]
-        return {"x": x, "y": y, "times": self.times[rows], "query_times": self.query_times.expand(len(x), -1)}
-
 
 def make_spirals(
     n: int = 300,

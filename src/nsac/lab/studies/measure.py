@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nsac.lab.grid.run import peak_memory, reset_peak_memory
+from nsac.lab.grid.run import forget_peak, peak_memory
 
 
 def measure(call: Callable[[], object], passes: int, enough: float) -> dict[str, float]:
@@ -22,7 +22,7 @@ def measure(call: Callable[[], object], passes: int, enough: float) -> dict[str,
         enough: seconds in all after which no other call is begun.
     """
     give_back()
-    reset_peak_memory()
+    forget_peak()
     before, taken = _held(), []
     start = time.process_time()
     call()

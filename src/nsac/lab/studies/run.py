@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from nsac._torch import single_threaded
 from nsac.lab.grid.provenance import provenance
-from nsac.lab.grid.run import Stopwatch
+from nsac.lab.grid.run import Watch
 from nsac.lab.grid.store import config_key
 from nsac.lab.studies import STUDIES
 from nsac.lab.studies.base import Outcome, Setting, StudyRecord, StudyStore
@@ -44,7 +44,7 @@ def execute_studies(todo: Iterable[Setting], store: StudyStore) -> Iterator[Stud
 
 def run_setting(setting: Setting) -> StudyRecord:
     """One setting, with one thread, in a process of its own if its study asks for that."""
-    watch = Stopwatch()
+    watch = Watch()
     with watch:
         outcome, cpu = (_apart if STUDIES[setting.study].apart else _here)(setting.study, setting.config)
     return StudyRecord(
@@ -60,7 +60,7 @@ def run_setting(setting: Setting) -> StudyRecord:
 
 
 def _here(study: str, config: dict[str, Any]) -> tuple[Outcome, float]:
-    watch = Stopwatch()
+    watch = Watch()
     with single_threaded(), watch:
         outcome = STUDIES[study].run(config)
     return outcome, watch.cpu

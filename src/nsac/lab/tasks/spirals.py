@@ -45,22 +45,28 @@ def build(protocol: Protocols, seed: int, spirals: Spirals) -> Task:
     shift, scale = torch.tensor(0.0), torch.tensor(1.0)
     splits = {}
     for split, rows in SPLIT_ROWS.items():
-        columns = spirals.columns(rows)
-        splits[split] = TableSplit(shift, scale, **(training_rows(columns, seed) if split == "train" else columns))
+        data = columns(spirals, rows)
+        splits[split] = TableSplit(shift, scale, **(training_rows(data, seed) if split == "train" else data))
     text = _PAPER if protocol == "paper" else _SOUND
     return Task("spiral", protocol, seed, text, "radius 1", PROBLEM, **splits, baselines=("mean",), groups=GROUPS)
 
 
-def training_rows(columns: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
+def columns(spirals: Spirals, rows: slice) -> dict[str, Tensor]:
+    """Some spirals as columns of a `SeriesProblem`, each queried at all times."""
+    x, y = spirals.x[rows], spirals.y[rows]
+    return {"x": x, "y": y, "times": spirals.times[rows], "query_times": spirals.query_times.expand(len(x), -1)}
+
+
+def training_rows(data: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
     """Each spiral's queries, shuffled and divided into rows of `QUERIES`."""
-    n, points = columns["y"].shape[:2]
+    n, points = data["y"].shape[:2]
     generator = np.random.default_rng((seed, 1))  # independent of the spirals, which were generated with the seed
     order = torch.from_numpy(generator.permuted(np.tile(np.arange(points), (n, 1)), axis=1))
     shape = points // QUERIES, QUERIES
-    y = columns["y"].gather(1, order[..., None].expand(-1, -1, 2)).unflatten(1, shape).flatten(0, 1)
-    query_times = columns["query_times"].gather(1, order).unflatten(1, shape).flatten(0, 1)
-    x = columns["x"].repeat_interleave(shape[0], 0)
-    times = columns["times"].repeat_interleave(shape[0], 0)
+    y = data["y"].gather(1, order[..., None].expand(-1, -1, 2)).unflatten(1, shape).flatten(0, 1)
+    query_times = data["query_times"].gather(1, order).unflatten(1, shape).flatten(0, 1)
+    x = data["x"].repeat_interleave(shape[0], 0)
+    times = data["times"].repeat_interleave(shape[0], 0)
     return {"x": x, "times": times, "y": y, "query_times": query_times}
 
 
