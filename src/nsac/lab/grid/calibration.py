@@ -15,7 +15,7 @@ COVERAGE = 0.9
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the calibration split determines; both are ratios, so they hold in the unit of the model as well."""
+    """What the calibration split determines; both are ratios, so they apply in the unit of the model as well."""
 
     scale: VarianceScale
     """factor on the standard deviation, per column"""

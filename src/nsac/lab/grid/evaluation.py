@@ -104,6 +104,7 @@ def _bands(task: Task, rows: Predicted, half: Tensor) -> list[dict[str, Any]]:
         shown = shown[max(0, len(shown) - WINDOW_BAND_SPAN) // 2 :][:WINDOW_BAND_SPAN]
         step, targets = task.test.horizon // 2, task.problem.output_dim // task.test.horizon
         column = (step + 1) * targets - 1
+        # The name is part of a record's result, so its words stay those of the existing records.
         name = f"the last target, {step + 1} of {task.test.horizon} steps ahead, a stretch of the test part"
     shown = shown[torch.linspace(0, len(shown) - 1, min(MAX_BAND_ROWS, len(shown))).round().long()]
     chosen = {key: value[shown, column] for key, value in values.items()}
