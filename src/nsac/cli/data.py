@@ -27,7 +27,7 @@ def list_(as_json: AsJson = False) -> None:
     except DataError as err:
         stop(err)
     if as_json:
-        fields = ("name", "description", "citation", "licence", "address", "size")
+        fields = ("name", "description", "citation", "licence", "homepage", "size")
         print(json.dumps([{**{f: getattr(s, f) for f in fields}, "here": here} for s, here in rows]))
         return
     table = Table("name", "MB", "here", "description")
@@ -60,24 +60,24 @@ def info(
 ) -> None:
     """Whose it is, what is in it, the tasks made of it, and how well naive methods do there."""
     from nsac.lab.datasets import DataError, summarise
-    from nsac.lab.tasks.naive import lacking, naive_numbers
+    from nsac.lab.tasks.baselines import baseline_scores, lacking
 
     (source,) = _sources(name)
     try:
         with console.status(f"reading {name}"):
             columns = summarise(name)
         with console.status("scoring naive methods"):
-            naive, skipped = naive_numbers(name, seed), lacking(name)
+            naive, skipped = baseline_scores(name, seed), lacking(name)
     except DataError as err:
         stop(err)
     if as_json:
-        about = {field: getattr(source, field) for field in ("name", "description", "citation", "licence", "address")}
+        about = {field: getattr(source, field) for field in ("name", "description", "citation", "licence", "homepage")}
         files = [{"path": file.path, "sha256": file.sha256, "size": file.size} for file in source.files]
         frame = json.loads(columns.to_json(orient="records", date_format="iso") or "[]")
         absent = [{"task": task, "protocol": p, "needs": needs} for (task, p), needs in skipped.items()]
         print(json.dumps({**about, "files": files, "columns": frame, "naive": naive, "skipped": absent}))
         return
-    for field in ("description", "citation", "licence", "address"):
+    for field in ("description", "citation", "licence", "homepage"):
         console.print(Text.assemble((field, "bold"), f": {getattr(source, field)}"), soft_wrap=True)
     for file in source.files:
         console.print(f"  {file.path}  {file.size} bytes  sha256 {file.sha256 or 'not known'}", soft_wrap=True)

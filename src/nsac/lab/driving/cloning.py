@@ -131,7 +131,7 @@ def clone_task(recording: Recording, seed: int, name: str = "carracing") -> Task
         frames=len(recording), laps=len(recording.laps.unique()), digest=recording.digest, copies=COPIES
     )
     rows = data["train"], data["validation"], data["calibration"], data["test"]
-    return Task(name, "sound", seed, text, "steering, gas and brake", PROBLEM, *rows, naive=("mean",))
+    return Task(name, "sound", seed, text, "steering, gas and brake", PROBLEM, *rows, baselines=("mean",))
 
 
 def split_laps(laps: Tensor, seed: int) -> dict[str, Tensor]:

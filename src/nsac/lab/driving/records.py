@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from nsac.lab.grid.config import NEURAL, RunConfig
+from nsac.lab.grid.provenance import provenance
 from nsac.lab.grid.sheet import Image, Section, Sheet, Spread
-from nsac.lab.grid.store import AbstractRecord, AbstractStore, config_key, finite, now_and_here
+from nsac.lab.grid.store import AbstractRecord, AbstractStore, config_key, finite
 
 RESULTS = Path("results/driving")
 """Where records are, unless another folder is named."""
@@ -76,7 +77,7 @@ def make_record(
     config = plain({"test": numbers, "run": run.to_dict()})
     return DriveRecord(
         task=run.task, test=test, method=run.method, seed=run.seed, key=config_key(config), config=config,
-        measures=plain(measures), details=plain(details), seconds=seconds, **now_and_here(),
+        measures=plain(measures), details=plain(details), seconds=seconds, **provenance(),
     )  # fmt: skip
 
 

@@ -162,7 +162,7 @@ def road_task(seed: int, drive: Drive | None = None) -> Task:
         for name, rows in parts.items()
     }
     each = data["train"], data["validation"], data["calibration"], data["test"]
-    return Task("udacity", "sound", seed, _TEXT, "steering, -1 to 1", PROBLEM, *each, naive=("zero", "mean"))
+    return Task("udacity", "sound", seed, _TEXT, "steering, -1 to 1", PROBLEM, *each, baselines=("zero", "mean"))
 
 
 def split_blocks(segment: np.ndarray, seed: int) -> dict[str, Tensor]:

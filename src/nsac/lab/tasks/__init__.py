@@ -1,4 +1,4 @@
-"""The tasks, one file per family of data."""
+"""The tasks, one file per data family; importing this package registers all of them."""
 
 from nsac.lab.tasks import bearings as bearings
 from nsac.lab.tasks import forecasts as forecasts
