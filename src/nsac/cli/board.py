@@ -81,7 +81,7 @@ class Board:
         return sum(each) / max(1, min(self.executor.workers, len(each)))
 
     def expected(self, config: RunConfig) -> float:
-        """Estimated seconds of a run: the mean over other seeds of the same run, else over its method, else over all."""
+        """Estimated seconds of a run: the mean over other seeds of the run, else over its method, else over all."""
         for key in _keys(config):
             if self._durations[key]:
                 return sum(self._durations[key]) / len(self._durations[key])

@@ -87,9 +87,7 @@ def _read_csv(path: Path, text: list[str], gzipped: bool) -> "DataFrame":
             head = file.read(SNIFFED_BYTES)
         header, delimiter, decimal = _sniff(head, path)
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "error", pd.errors.ParserWarning
-            )  # pandas drops the extra fields of rows that are longer than the header
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas drops fields of rows that are too long
             frame = pd.read_csv(
                 path,
                 sep=delimiter,
@@ -110,9 +108,7 @@ def _read_csv(path: Path, text: list[str], gzipped: bool) -> "DataFrame":
     except UnicodeDecodeError:
         raise TableError(f"{path} is not UTF-8 text. Save it as CSV in UTF-8.") from None
     except pd.errors.ParserWarning:
-        raise TableError(
-            f"{path} has rows with more fields than its header. Name every column in the header."
-        ) from None
+        raise TableError(f"{path} has rows with more fields than its header. Name all columns in line 1.") from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error, OverflowError) as err:
         where = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(err))
         problem = _first_line(err)
@@ -129,15 +125,14 @@ def _sniff(head: bytes, path: Path) -> tuple[list[str], str, str]:
     """Column names, delimiter and decimal separator, detected from the first bytes."""
     if b"\0" in head:
         raise TableError(f"{path} is not a CSV file: it contains binary data. Give a CSV, CSV.gz or Parquet file.")
-    lines = head.decode("utf-8-sig", errors="ignore" if len(head) == SNIFFED_BYTES else "strict").splitlines()[
-        _blank(head) :
-    ]
+    cut = len(head) == SNIFFED_BYTES  # the last character may be incomplete
+    lines = head.decode("utf-8-sig", errors="ignore" if cut else "strict").splitlines()[_blank(head) :]
     if not lines:
         raise TableError(f"{path} is empty. It needs a header line with the column names, and at least one row.")
     delimiter = max(DELIMITERS, key=lines[0].count)
-    if len(head) == SNIFFED_BYTES and len(lines) < 2:
+    if cut and len(lines) < 2:
         raise TableError(
-            f"{path} is not a table: its first line has more than {SNIFFED_BYTES} bytes. Give a CSV, CSV.gz or Parquet file."
+            f"{path} is not a table: its first line is longer than {SNIFFED_BYTES} bytes. Is it a CSV file?"
         )
     header = [name.strip() for name in next(csv.reader(io.StringIO(lines[0], newline=""), delimiter=delimiter))]
     comma = delimiter in ";\t" and any(re.search(rf"(^|{delimiter})-?\d+,\d+({delimiter}|$)", row) for row in lines[1:])

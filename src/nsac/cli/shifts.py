@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import track
 from rich.table import Table
+from rich.text import Text
 
 from nsac.cli.common import (
     AsJson,
@@ -163,7 +164,8 @@ def _rows(frame: "DataFrame") -> list[dict[str, Any]]:
 def _print_frame(title: str, frame: "DataFrame") -> None:
     import pandas as pd
 
-    table = Table(title=title, box=None, padding=(0, 1, 0, 0))
+    console.print(Text(title, style="bold"))
+    table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column(str(frame.index.name or ""), no_wrap=True)
     for name in frame.columns:
         heading = str(name).replace("/", "/ ").replace("_", " ")  # a heading wraps at spaces
