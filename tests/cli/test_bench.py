@@ -128,7 +128,7 @@ def test_the_table_has_the_named_methods_and_metrics(records):
     assert {(row["method"], row["metric"]) for row in rows} == {("gmle", "crps"), ("gmle", "mse")}
 
 
-@pytest.mark.parametrize("text", ["0.11*", "+- 0.01", "(0.094)", "not finite", "boston, sound protocol"])
+@pytest.mark.parametrize("text", ["0.11*", "±0.01", "(0.094)", "not finite", "boston, sound protocol"])
 def test_the_table_is_printed(records, text):
     assert text in call("bench", "table", "boston", "--metric", "crps", "--metric", "nll", "--records", records).stdout
 

@@ -99,7 +99,7 @@ def test_an_unexpected_error_keeps_its_traceback_where_there_is_no_option_verbos
 
 def test_an_unexpected_error_is_one_line_where_there_is_an_option_verbose(capsys):
     assert exit_code_of_error(KeyError("x"), verbose=False) == 2
-    assert capsys.readouterr().err == "Error: KeyError: 'x' (unexpected; `--verbose` prints the traceback)\n"
+    assert capsys.readouterr().err == "Error: KeyError: 'x' (unexpected; `--verbose` shows the traceback)\n"
 
 
 def test_verbose_prints_the_traceback(capsys):

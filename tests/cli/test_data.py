@@ -40,7 +40,7 @@ def test_a_data_set_has_files_and_columns(boston):
     assert boston["files"][0]["path"] == "boston/boston.txt" and len(boston["columns"]) == 14
 
 
-@pytest.mark.parametrize("text", ["Harrison", "baseline", "download URL", "tandard split number 0"])
+@pytest.mark.parametrize("text", ["Harrison", "baseline", "homepage", "tandard split number 0"])
 def test_a_data_set_is_described(description, text):
     assert text in description
 

@@ -4,6 +4,7 @@ import pytest
 
 from nsac.lab.grid.config import run_config
 from nsac.lab.grid.store import Store
+from nsac.lab.studies import STUDIES
 from nsac.lab.studies.base import StudyStore, settings
 from support.cli import call
 from support.runs import a_record, a_study_record
@@ -34,7 +35,7 @@ def places(results, tmp_path):
 def test_an_html_page_has_the_studies_and_their_figures(results, places, tmp_path):
     call("bench", "report", "--records", results / "bench", *places, "--out", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert "What a long sequence costs" in page and "data:image/png" in page
+    assert STUDIES["lengths"].title in page and "data:image/png" in page
 
 
 def test_a_markdown_page_has_its_figures_beside_it(results, places, tmp_path):

@@ -204,7 +204,7 @@ def _print_tables(records: list["Record"], rows: list[dict], metrics: list[str])
         cells = {(r["method"], r["metric"]): r for r in rows if (r["task"], r["protocol"]) == (task, protocol)}
         p_values = {name: against_best(some, name) for name in metrics}
         title = f"{task}, {protocol} protocol, unit: {some[0].unit}"
-        shown = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        shown = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
         for name in ("method", "n", *(HEADINGS.get(name, name) for name in metrics)):
             shown.add_column(name, overflow="fold")
         for method in dict.fromkeys(method for method, _ in cells):
@@ -230,7 +230,7 @@ def _cell(row: dict | None, p_value: float | None, level: float) -> str:
         mark = "*"
     elif p_value >= level:
         mark = "~"
-    std = "" if row["std"] is None else f"\n+- {row['std']:.2g}"
+    std = "" if row["std"] is None else f"\n±{row['std']:.2g}"
     paper = "" if row["paper"] is None else f"\n({row['paper']:g})"
     return f"{row['mean']:.4g}{mark}{std}{paper}"
 

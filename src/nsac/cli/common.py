@@ -81,7 +81,7 @@ def one_line_errors(verbose: bool | None = None, interrupted: str = "Interrupted
         if verbose:
             traceback.print_exc()
         message = _one_line(str(err)) or type(err).__name__
-        stop(message if expected else f"{type(err).__name__}: {message} (unexpected; `--verbose` prints the traceback)")
+        stop(message if expected else f"{type(err).__name__}: {message} (unexpected; `--verbose` shows the traceback)")
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 data = typer.Typer(no_args_is_help=True, help="Public data sets of the benchmarks: list, download, describe.")
 
-HEADINGS = {"description": "description", "citation": "citation", "licence": "licence", "address": "download URL"}
+HEADINGS = {"description": "description", "citation": "citation", "licence": "licence", "address": "homepage"}
 """Facts about a data set and their headings."""
 
 SCORES = {"mse": "MSE", "nll": "NLL", "crps": "CRPS", "coverage_90": "90 % PI"}
