@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nsac import __version__
+import nsac
 from nsac.cli import bench as grid
 from nsac.cli import demo, deprecated, model, report, shifts, studies
 from nsac.cli.data import data
@@ -21,7 +21,7 @@ def main() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"nsac {__version__}")
+        print(f"nsac {nsac.__version__}")
         raise typer.Exit
 
 
