@@ -1,6 +1,5 @@
 """A task: data, split, scaling fitted on the training part only, target, and scores in a stated unit."""
 
-import importlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -143,16 +142,10 @@ def sources_of(name: str) -> tuple[str, ...]:
     return SOURCES.get(name, (name,))
 
 
-FURTHER = ("nsac.lab.driving.tasks",)
-"""Modules of rooms below that have tasks of their own. They are imported by name when the registry is asked for."""
-
-
 def known_tasks() -> dict[tuple[str, str], Builder]:
     """The registry, filled."""
     from nsac.lab import tasks  # noqa: F401  they import this module
 
-    for module in FURTHER:
-        importlib.import_module(module)
     return TASKS
 
 
