@@ -3,6 +3,7 @@
 import io
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -23,13 +24,22 @@ from nsac.models import NetworkConfig
 NEURAL = ("nsac", "gmle", "mcd", "de", "der", "sdenet")
 
 
-@pytest.fixture(autouse=True)
-def single() -> Iterator[None]:
+@contextmanager
+def single_precision() -> Iterator[None]:
     """Network inputs of frames are in single precision."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
-    yield
-    torch.set_default_dtype(before)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@pytest.fixture(autouse=True)
+def single() -> Iterator[None]:
+    """Single precision in every test of the module that imports this."""
+    with single_precision():
+        yield
 
 
 def made_recording(laps: int = 5, each: int = 8, seed: int = 0) -> Recording:

@@ -31,7 +31,6 @@ Policies = Annotated[list[Path], typer.Argument(help="Folders that `nsac drive t
 Track = Annotated[int, typer.Option(min=0, help="Seed of the track.")]
 Picture = Annotated[Path, typer.Option("--out", help="File of the picture.")]
 Results = Annotated[Path, typer.Option("--results", help="Folder of the driving records.")]
-Threshold = Annotated[float | None, typer.Option(help="Standard deviation of the steering above which it reacts.")]
 
 
 @drive.command()
@@ -81,7 +80,9 @@ def lap(
     colours: Annotated[int | None, typer.Option(help="Seed of other colours.")] = None,
     film: Annotated[Path | None, typer.Option(help="Write a .gif or .mp4 of the lap.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the lap, action by action, as JSON.")] = None,
-    threshold: Threshold = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="A supervisor acts above this standard deviation of the steering.")
+    ] = None,
     reaction: Annotated[str, typer.Option(help="Reaction of the supervisor: `hand over` or `slow`.")] = "hand over",
     as_json: AsJson = False,
 ) -> None:
@@ -204,13 +205,12 @@ def udacity(
     port: Annotated[int, typer.Option(min=0, help="Port that the simulator connects to.")] = 4567,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     speed: Annotated[float, typer.Option(min=1, help="Miles per hour.")] = 15.0,
-    threshold: Threshold = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Half speed above this standard deviation of the steering.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Drive the Udacity simulator: start this command, then the simulator in autonomous mode.
-
-    With `--threshold` the car goes at half speed while the uncertainty of the steering is above it.
-    """
+    """Drive the Udacity simulator: start this command, then the simulator in autonomous mode."""
     from nsac.lab.driving.live import TelemetryDriver, serve
     from nsac.lab.driving.policy import load_policy
 

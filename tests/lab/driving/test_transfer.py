@@ -2,14 +2,15 @@ import pytest
 
 from nsac.lab.driving.transfer import compare_tracks
 from nsac.lab.tasks import udacity
-from support.roads import made_drive, single, untrained  # noqa: F401
+from support.roads import made_drive, single_precision, untrained
 
 
-@pytest.fixture
-def record(tmp_path, monkeypatch):
-    monkeypatch.setattr(udacity, "BLOCK_FRAMES", 60)
-    (tmp_path / "other").mkdir()
-    return compare_tracks(untrained("nsac", "udacity"), made_drive(tmp_path), made_drive(tmp_path / "other", 30))
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    lake, mountain = made_drive(tmp_path_factory.mktemp("lake")), made_drive(tmp_path_factory.mktemp("mountain"), 30)
+    with pytest.MonkeyPatch.context() as patch, single_precision():
+        patch.setattr(udacity, "BLOCK_FRAMES", 60)
+        return compare_tracks(untrained("nsac", "udacity"), lake, mountain)
 
 
 def test_the_record_names_the_test_and_the_frames_of_each_track(record):

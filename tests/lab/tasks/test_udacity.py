@@ -19,7 +19,7 @@ from nsac.lab.tasks.udacity import (
     split_blocks,
 )
 from nsac.methods import METHODS, fit
-from support.roads import jpeg, made_drive, single  # noqa: F401
+from support.roads import jpeg, made_drive, single, single_precision  # noqa: F401
 
 FRAMES = torch.from_numpy(np.random.default_rng(0).integers(0, 200, (2, 66, 200, 3), dtype=np.uint8))
 SEGMENT = np.repeat([0, 1, 2], [1400, 2200, 1500])
@@ -126,10 +126,11 @@ def test_splits_have_all_rows_but_the_guards():
     assert sum(shares) == pytest.approx(1 - 2 * GUARD_FRAMES / BLOCK_FRAMES, abs=0.05)
 
 
-@pytest.fixture
-def small_task(tmp_path, monkeypatch):
-    monkeypatch.setattr(udacity, "BLOCK_FRAMES", 60)
-    return road_task(0, made_drive(tmp_path))
+@pytest.fixture(scope="module")
+def small_task(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch, single_precision():
+        patch.setattr(udacity, "BLOCK_FRAMES", 60)
+        return road_task(0, made_drive(tmp_path_factory.mktemp("lake")))
 
 
 def test_the_task_is_scored_in_steering(small_task):
