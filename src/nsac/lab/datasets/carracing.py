@@ -1,7 +1,7 @@
 """Recordings of an expert in CarRacing: grey frames, and the action the expert chose at each of them.
 
 A folder holds `recording.json`, which lists the shards with their sha256, and `shard-0000.safetensors`, ... The
-simulator that makes a recording is in `nsac.lab.driving.recording`; reading one does not need it.
+simulator that makes a recording belongs to the driving room; reading one does not need it.
 """
 
 import hashlib
