@@ -74,8 +74,9 @@ def write_atomic(path: str | os.PathLike, content: bytes, temporary: Path | None
     try:
         write_flushed(temporary, content)
         os.replace(temporary, path)
-    finally:
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 

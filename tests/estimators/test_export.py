@@ -121,7 +121,7 @@ def test_the_factory_floor_needs_no_torch(exported, tmp_path):
         env={"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     header, *rows = done.stdout.splitlines()
-    assert "epistemic sd" in header and len(rows) == 5
+    assert "epist. std" in header and len(rows) == 5
     np.testing.assert_allclose([float(row.split()[1]) for row in rows], estimator.predict(X), rtol=1e-4)  # 5 digits
 
 
