@@ -72,7 +72,7 @@ class AbstractEstimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """What a fitted estimator knows besides members and calibration: plain values for JSON, and tensors."""
+        """The fitted state besides members and calibration: plain values for JSON, and tensors."""
 
     @abstractmethod
     def _load_state(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:

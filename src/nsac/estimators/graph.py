@@ -164,12 +164,12 @@ class WindowGraph(nn.Module):
             turns = torch.stack([time / seconds for seconds in self.cycle_seconds], -1)
             angle = (2 * math.pi * (turns - turns.floor())).float()
             batch["calendar"] = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
-        offset, scale = self._level(z)
+        offset, scale = self._offset_and_scale(z)
         outputs = self.ensemble(batch, noise, self.unit[0] * scale, self.centre[0] + self.unit[0] * offset)
         unknown = z[..., 0].isnan().all(1, keepdim=True)
         return tuple(output.masked_fill(unknown, torch.nan) for output in outputs)
 
-    def _level(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def _offset_and_scale(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Offset and scale of `Windows.level`, for windows that are concatenated to one series."""
         rows, steps = torch.arange(z.shape[0]), z.shape[1]
         windows = copy.copy(self.windows)

@@ -84,7 +84,7 @@ def _section(e: Evaluation, several: bool) -> str:
         _figure(
             lambda axes: plot.reliability(e.prediction, e.y, axes), (4.6, 4.4),
             "Reliability: the share of the observed values below each predicted quantile. A calibrated prediction is "
-            "on the diagonal; deviations within the grey band are explained by chance.",
+            "on the diagonal; the grey band shows the differences that chance explains.",
         ),
         _epistemic_figure(e),
         "</div>",

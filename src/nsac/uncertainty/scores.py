@@ -176,9 +176,8 @@ class Scores:
 
     def add(self, prediction: Prediction, y: Tensor) -> None:
         """One batch."""
-        level = pit(
-            prediction, y
-        )  # checks the pair; scores share the levels and the interval, which are expensive
+        # `pit` checks the pair. Several scores share the levels and the interval, which are expensive.
+        level = pit(prediction, y)
         lower, upper = prediction.interval(0.9)
         mean, std = prediction.mean, prediction.std
         entries = {
