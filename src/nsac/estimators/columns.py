@@ -1,5 +1,6 @@
 """Columns of a table: standardised numbers and coded categories, from arrays or frames."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -73,6 +74,25 @@ class Columns:
         if not (centre.shape == scale.shape == (numbers,)) or not set(categories) <= set(range(len(names))):
             raise ValueError("`columns` do not fit their scales.")
         return cls(names, categories, centre.double().numpy(), scale.double().numpy())
+
+
+def categorical_positions(categorical: Sequence[str | int], known: Sequence[Any], names: Sequence[str]) -> list[int]:
+    """Positions of columns that are given by position or by a `known` name; `names` are all of them, in messages."""
+    positions = []
+    for each in categorical:
+        position = known.index(each) if each in known else each
+        if isinstance(position, str) or not 0 <= position < len(names):
+            raise ValueError(f"`categorical` must name columns of X: {', '.join(names)}. Got {each!r} instead.")
+        positions.append(int(position))
+    return positions
+
+
+def digest_of(tensors: dict[str, Tensor]) -> str:
+    """Hexadecimal sha256 of rows: identifies the training data of a model."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(tensors[name].contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def standardise(x: Any, centre: Any, scale: Any, xp: ModuleType = np) -> Any:

@@ -1,6 +1,5 @@
 """Regression on tables with calibrated uncertainty: a scikit-learn estimator."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -12,35 +11,21 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from torch import Tensor
 
 from nsac.estimators.base import AbstractEstimator, calibration_size, random_splits
-from nsac.estimators.columns import Columns
+from nsac.estimators.columns import Columns, categorical_positions, digest_of
+from nsac.estimators.defaults import default_members, default_training, weight_decay_candidates
 from nsac.estimators.ensemble import join
 from nsac.estimators.imputation import HotDeck
 from nsac.estimators.targets import target_names, target_std, target_values
 from nsac.methods import METHODS, TableProblem
 from nsac.training import TensorData
 from nsac.uncertainty import Prediction, prediction_columns
-from nsac.uncertainty.checks import check_probability
+from nsac.uncertainty.checks import probabilities
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 MIN_ROWS = 5
 """Fewest rows to fit: some to train, one to validate, one to calibrate."""
-WEIGHT_DECAYS = (0.1, 0.17, 0.3, 0.5, 0.8, 1.25, 2.0, 3.2, 5.0, 8.0)
-"""Weight decays that are searched, for 1000 rows; they fall with the square root of the number of rows. Noisy targets
-need a strong decay, and the noise is not known beforehand."""
-DEFAULT_WEIGHT_DECAY = 2.0
-"""Weight decay, for 1000 rows, of tables that are too small for a search."""
-MIN_SEARCH_ROWS = 100
-"""Rows from which on the weight decay is searched and the default ensemble may have 8 members."""
-MAX_ROWS_OF_8_MEMBERS = 1500
-"""Rows up to which the default ensemble has 8 members; beyond it has 4."""
-LARGE_TABLE_ROWS = 3000
-"""Rows from which on every second weight decay is searched, and batches are larger."""
-LEARNING_RATE = 6e-3
-"""High, since the weight decay is strong."""
-STEPS_FOR_1000_ROWS, STEPS_EXPONENT, MAX_STEPS_PER_ROW = 450, 0.55, 4
-"""Training steps: 450 for 1000 rows, growing as the power 0.55 of the number of rows, and at most 4 per row."""
 CHUNK_ROWS = 8192
 """Rows whose draws are in memory at once."""
 
@@ -118,8 +103,9 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         target = target_values(y, type(self).__name__)
         self._axes, target = target.ndim, target.reshape(len(target), -1)
         check_consistent_length(table, target)
-        names = self._names()
-        self.columns_ = Columns.fit(table, names, self._categorical(names))
+        known = list(getattr(self, "feature_names_in_", []))
+        names = [str(name) for name in known or range(self.n_features_in_)]
+        self.columns_ = Columns.fit(table, names, categorical_positions(self.categorical or (), known, names))
         random_state = check_random_state(self.random_state)
         columns = self.columns_.tensors(table)
         n = len(target)
@@ -127,7 +113,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         calibration, rest = np.sort(order[: calibration_size(n)]), np.sort(order[calibration_size(n) :])
         self.centre_, self.scale_ = target[rest].mean(0), target_std(target[rest], y)
         columns["y"] = torch.as_tensor((target - self.centre_) / self.scale_, dtype=torch.float32)
-        self.data_ = {"rows": n, "sha256": _digest(columns), "targets": target_names(y)}
+        self.data_ = {"rows": n, "sha256": digest_of(columns), "targets": target_names(y)}
         data = TensorData(**columns)
         self.imputer_ = HotDeck.fit(data, rest, random_state)
         problem = TableProblem(
@@ -136,12 +122,12 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
             missing=bool(self.imputer_.learned["x"].any()),
         )  # fmt: skip
         if members is None:
-            members = 8 if MIN_SEARCH_ROWS <= n <= MAX_ROWS_OF_8_MEMBERS else 4
+            members = default_members(n)
         folds = random_splits(len(rest), members, random_state)
         splits = [(rest[train], rest[validation]) for train, validation in folds]
         held_out = TensorData(**data.batch(torch.as_tensor(calibration)))
         seed = int(random_state.randint(2**31 - 1))
-        self._learn(problem, data, held_out, splits, seed, self._candidates(n, len(rest)))
+        self._learn(problem, data, held_out, splits, seed, weight_decay_candidates(n, len(rest)))
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -168,7 +154,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         """
         from pandas import DataFrame
 
-        coverages, levels = _probabilities("coverage", coverage), _probabilities("quantiles", quantiles)
+        coverages, levels = probabilities("coverage", coverage), probabilities("quantiles", quantiles)
         names = [""]
         chunks = []
         for p in self._predictions(X):
@@ -184,7 +170,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
 
         For a sequence of coverages (n, coverages, 2[, outputs]).
         """
-        coverages = _probabilities("coverage", coverage)
+        coverages = probabilities("coverage", coverage)
         chunks = []
         for p in self._predictions(X):
             intervals = [torch.stack(self.calibration_.scaled_interval(p, each), 1) for each in coverages]
@@ -194,7 +180,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
 
     def predict_quantiles(self, X: Any, quantiles: float | Sequence[float] = (0.1, 0.5, 0.9)) -> np.ndarray:
         """Quantiles of the calibrated mixture, (n, quantiles[, outputs])."""
-        levels = _probabilities("quantiles", quantiles)
+        levels = probabilities("quantiles", quantiles)
         return self._joined([p.quantile(levels).movedim(0, 1) for p in self._predictions(X)])
 
     def predict_distribution(self, X: Any) -> Prediction:
@@ -249,33 +235,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
             return X
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False, ensure_min_samples=min_rows)
 
-    def _names(self) -> list[str]:
-        return [str(n) for n in getattr(self, "feature_names_in_", range(self.n_features_in_))]
-
-    def _categorical(self, names: list[str]) -> list[int]:
-        """Positions of the columns named in `categorical`."""
-        known = list(getattr(self, "feature_names_in_", []))
-        positions = []
-        for each in self.categorical or ():
-            position = known.index(each) if each in known else each
-            if isinstance(position, str) or not 0 <= position < self.n_features_in_:
-                raise ValueError(f"`categorical` must name columns of X: {', '.join(names)}. Got {each!r} instead.")
-            positions.append(int(position))
-        return positions
-
-    def _candidates(self, rows: int, train_rows: int) -> list[dict[str, Any]]:
-        """Weight decays to search, ascending."""
-        if rows < MIN_SEARCH_ROWS:
-            decays: Sequence[float] = (DEFAULT_WEIGHT_DECAY,)
-        else:
-            decays = WEIGHT_DECAYS[:: 2 if rows > LARGE_TABLE_ROWS else 1]
-        return [{"weight_decay": decay * (1000 / train_rows) ** 0.5} for decay in decays]
-
     def _training(self, rows: int) -> dict[str, Any]:
-        steps = int(min(MAX_STEPS_PER_ROW * rows, STEPS_FOR_1000_ROWS * (rows / 1000) ** STEPS_EXPONENT))
-        # Weight decay regularises better than early stopping would; so only the last weights are validated.
-        size = min(128 if rows < LARGE_TABLE_ROWS else 256, rows)
-        return {"max_steps": steps, "validate_every": steps, "batch_size": size, "learning_rate": LEARNING_RATE}
+        return default_training(rows)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts = {"columns": self.columns_.to_dict(), "named": hasattr(self, "feature_names_in_"), "axes": self._axes}
@@ -311,19 +272,3 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         for name, fits in rules.items():
             if not fits:
                 raise ValueError(f"`own` does not fit the problem: {name}.")
-
-
-def _digest(columns: dict[str, Tensor]) -> str:
-    """Of the training rows: identifies the data of a model."""
-    digest = hashlib.sha256()
-    for name in sorted(columns):
-        digest.update(columns[name].contiguous().numpy().data)
-    return digest.hexdigest()
-
-
-def _probabilities(name: str, values: float | Sequence[float]) -> list[float]:
-    """One or several probabilities as a list, each strictly between 0 and 1."""
-    probabilities = np.atleast_1d(np.asarray(values, dtype=float)).tolist()
-    for each in probabilities:
-        check_probability(name, each)
-    return probabilities

@@ -1,5 +1,7 @@
 """What can be scored and calibrated: a NaN, a zero variance or a silent broadcast must never improve a score."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,14 @@ def check_probability(name: str, value: float, hint: str = "For 90 % pass 0.9.")
     """`value` is a probability strictly between 0 and 1."""
     if not 0 < value < 1:
         raise ValueError(f"`{name}` must be strictly between 0 and 1. Got {value} instead. {hint}")
+
+
+def probabilities(name: str, values: float | Sequence[float]) -> list[float]:
+    """One or several probabilities as a list, each strictly between 0 and 1."""
+    several = torch.atleast_1d(torch.as_tensor(values, dtype=torch.float64)).tolist()
+    for each in several:
+        check_probability(name, each)
+    return several
 
 
 def check_values(name: str, value: Tensor, shape: torch.Size | None = None, like: str = "") -> None:
