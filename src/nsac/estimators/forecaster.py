@@ -469,7 +469,7 @@ class NSACForecaster(AbstractEstimator):
             "weight_decay": 0.5, "validate_every": 150,
         }  # fmt: skip
 
-    def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         columns, stream = self.columns_, self.stream_
         facts = {
             "columns": [columns.time, columns.series, columns.target, list(columns.covariates)],
@@ -477,11 +477,11 @@ class NSACForecaster(AbstractEstimator):
             "seen": list(self.seen_), "begun": stream.begun, "now": stream.now, "rough": self.rough_,
         }  # fmt: skip
         arrays = {"centre": self.centre_, "unit": self.unit_, "change": self.change_}
-        arrays |= {"scores": stream.scores, "alpha": stream.alpha, "said": stream.said}
+        arrays |= {"scores": stream.scores, "alpha": stream.alpha, "said": stream.issued}
         arrays |= {"seen": np.array(list(self.seen_.values())), "origin": np.array(self.origin_)}
         return facts, {name: torch.as_tensor(array) for name, array in arrays.items()}
 
-    def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    def _load_state(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         time, series, target, covariates = facts["columns"]
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         self.columns_ = Columns(time, series, target, tuple(covariates))

@@ -7,12 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.estimators.base import Part
+from nsac.estimators.base import Split, calibration_size
 from nsac.estimators.windows import Grid, Windows, counts_within
 from nsac.models.windows import interpolate_missing
 
-SHARE, LEAST, MOST = 0.1, 40, 2000
-"""Windows of calibration, the latest: a tenth, at least 40 if that is no more than a fifth, at most 2000."""
 SINGLE = 6
 """A single member leaves out one such part of time, the latest."""
 VALIDATED = 2000
@@ -73,7 +71,7 @@ class Reach:
                 f"`frame` must give at least {FEWEST} windows of {self.lookback} + {self.horizon} steps. Got {n} "
                 "instead. Pass more rows, or lower `lookback` and `horizon`."
             )
-        aside = min(max(round(SHARE * n), min(LEAST, n // 5)), MOST)
+        aside = calibration_size(n)
         calibration = np.arange(n - aside, n)
         rest = np.flatnonzero(when[: n - aside] <= when[n - aside] - self._gap(n))
         return rest if len(rest) >= n // 2 else np.arange(n - aside), calibration
@@ -81,7 +79,7 @@ class Reach:
     def _gap(self, n: int) -> int:
         return min(self.horizon, n // 20)
 
-    def parts(self, rest: np.ndarray, when: np.ndarray, folds: int) -> list[Part]:
+    def parts(self, rest: np.ndarray, when: np.ndarray, folds: int) -> list[Split]:
         """Time is cut into two blocks per member; member k leaves out the second of its two, and what overlaps it."""
         folds = max(1, min(folds, len(rest) // 8))
         blocks = np.array_split(rest, 2 * folds)[1::2] if folds > 1 else [rest[-(len(rest) // SINGLE) :]]
