@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -25,14 +24,15 @@ from nsac._io import write_atomic
 from nsac._torch import single_threaded
 from nsac.core import decompose, matched_normal
 from nsac.estimators.base import DRAWS, AbstractEstimator
+from nsac.estimators.calendar import CYCLES
 from nsac.estimators.columns import STRAIGHT
 from nsac.estimators.forecaster import NSACForecaster
 from nsac.estimators.regressor import NSACRegressor
-from nsac.estimators.windows import CYCLES, Grid, Windows
 from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
 from nsac.models.encoder import Batch
 from nsac.models.windows import interpolate_missing
+from nsac.training.windows import offset_and_scale
 from nsac.uncertainty.checks import check_probability
 
 WITHOUT_NOISE = ("gmle", "de", "mean", "ridge")
@@ -227,14 +227,16 @@ class _Series(nn.Module):
 
     centre: Tensor
     unit: Tensor
+    change: Tensor
 
     def __init__(self, estimator: NSACForecaster, coverage: float):
         super().__init__()
         self.members, self.calibrated = _Members(estimator.members_), _Calibrated(estimator, coverage)
         self.holes, self.cycles = estimator.problem_.missing, [CYCLES[name] / 1e9 for name in estimator.cycles_]
-        for name, value in {"centre": estimator.centre_, "unit": estimator.unit_}.items():
+        scaling = estimator.preprocessor_.scaling
+        self.roughness = scaling.roughness
+        for name, value in {"centre": scaling.offset, "unit": scaling.scale, "change": scaling.change}.items():
             self.register_buffer(name, torch.as_tensor(value, dtype=torch.float64))
-        self.windows = _one_window(estimator)
 
     def forward(self, x: Tensor, time: Tensor | None = None, noise: Tensor | None = None) -> tuple[Tensor, ...]:
         z = (x - self.centre) / self.unit
@@ -243,29 +245,12 @@ class _Series(nn.Module):
             turns = torch.stack([time / length for length in self.cycles], -1)
             angle = (2 * math.pi * (turns - turns.floor())).float()
             batch["calendar"] = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
-        last, scale = self._level(z)
+        last, scale = offset_and_scale(z[..., :1], self.change.unsqueeze(-1), self.roughness)
         results = self.calibrated(
-            self.members(batch, noise), self.centre[0] + self.unit[0] * last, self.unit[0] * scale
+            self.members(batch, noise), self.centre[0] + self.unit[0] * last[..., 0], self.unit[0] * scale[..., 0]
         )
         unknown = z[..., 0].isnan().all(1, keepdim=True)
         return tuple(result.masked_fill(unknown, torch.nan) for result in results)
-
-    def _level(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """What `Windows.level` says, for windows that stand one after the other."""
-        rows, steps = torch.arange(z.shape[0]), z.shape[1]
-        windows = copy.copy(self.windows)
-        windows.values, windows.last = z.flatten(0, 1), interpolate_missing(z[..., :1]).flatten()
-        windows.start, windows.ends = rows.repeat_interleave(steps) * steps, rows * steps + steps - 1
-        return windows.level(rows)
-
-
-def _one_window(estimator: NSACForecaster) -> Windows:
-    """An empty one, with all that is the same for every window."""
-    steps, dated = estimator.lookback, isinstance(estimator.step_, int)
-    zeros, times = np.zeros(steps, dtype=np.int64), np.zeros(steps, dtype=np.int64 if dated else np.float64)
-    values = np.zeros((steps, len(estimator.columns_.inputs)))
-    grid = Grid(values, np.zeros(steps), times, zeros, zeros, zeros + steps, estimator.irregular_)
-    return estimator._windows(grid, torch.tensor([steps - 1]), torch.float64, estimator.problem_.missing)
 
 
 def _graph(estimator: AbstractEstimator, coverage: float) -> tuple[nn.Module, dict[str, Tensor]]:
