@@ -32,7 +32,7 @@ from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
 from nsac.models.encoder import Batch
 from nsac.models.windows import interpolate_missing
-from nsac.training.windows import offset_and_scale
+from nsac.training.windows import last_and_unit
 from nsac.uncertainty.checks import check_probability
 
 WITHOUT_NOISE = ("gmle", "de", "mean", "ridge")
@@ -245,7 +245,7 @@ class _Series(nn.Module):
             turns = torch.stack([time / length for length in self.cycles], -1)
             angle = (2 * math.pi * (turns - turns.floor())).float()
             batch["calendar"] = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
-        last, scale = offset_and_scale(z[..., :1], self.change.unsqueeze(-1), self.roughness)
+        last, scale = last_and_unit(z[..., :1], self.change.unsqueeze(-1), self.roughness)
         results = self.calibrated(
             self.members(batch, noise), self.centre[0] + self.unit[0] * last[..., 0], self.unit[0] * scale[..., 0]
         )

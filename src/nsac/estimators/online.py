@@ -59,7 +59,10 @@ class OnlineCalibration:
         before_first = observations.times.min() - step
         seen = np.array([self.seen.get(_json_name(name), before_first) for name in observations.names])
         span = (shape.lookback + shape.horizon + 1) * step
-        grid, windows = preprocessor.past(observations.since(seen - span))
+        recent = observations.since(seen - span)
+        if not len(recent.times):  # all rows are older than what was seen
+            return np.empty((0, shape.horizon)), np.empty((0, len(LEVELS), shape.horizon))
+        grid, windows = preprocessor.past(recent)
         scores = due_scores(grid, windows.ends.numpy(), absolute_scores(windows, draws))
         fresh = grid.times > seen[grid.codes] + FRESH_STEPS * step
         kept = np.flatnonzero(fresh & ~np.isnan(scores).all(1))

@@ -102,7 +102,7 @@ class SeriesPreprocessor:
 
     def _offset_scale(self, windows: WindowData) -> tuple[Tensor, Tensor]:
         """Offset and scale, (windows, horizon), from the unit of `y` to that of the target."""
-        last, scale = windows.offset_scale(torch.arange(len(windows)))
+        last, scale = windows.offset_and_scale(torch.arange(len(windows)))
         return self.scaling.offset[0] + self.scaling.scale[0] * last, self.scaling.scale[0] * scale
 
     def to_dict(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

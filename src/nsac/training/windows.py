@@ -36,7 +36,8 @@ class WindowData:
         calendar: (rows, features), known in advance of the forecast.
         season: rows of a season; 0 for none.
         bounds: first row, and first row after the end, of the regular stretch that each row belongs to, (rows,) both.
-            What a window would see outside its stretch is NaN. None for complete windows, which are views.
+            What a window would see outside its stretch is NaN; its targets must have a known value in the lookback.
+            None for complete windows, which are views.
         roughness: typical root mean square step of a target. If given, the unit of `y` grows with the square root of
             the target's recent roughness over this one.
         interpolate: fill missing values of `x`, for a model without missing values.
@@ -79,20 +80,20 @@ class WindowData:
     def batch(self, rows: Tensor) -> dict[str, Tensor]:
         """The windows with these numbers."""
         end = self.ends[rows]
-        last, scale = self._offset_and_scale(end)
-        out = {"x": self._past(end), "y": ((self.future(end) - last) / scale).flatten(1)}
+        last, unit = self._last_and_unit(end)
+        out = {"x": self._past(end), "y": ((self.future(end) - last) / unit).flatten(1)}
         out["persistence"] = torch.zeros_like(out["y"])
         if self.season:
-            out["seasonal"] = ((self._season_before(end, last) - last) / scale).flatten(1)
+            out["seasonal"] = ((self._season_before(end, last) - last) / unit).flatten(1)
         if self.calendar is not None:
             out["calendar"] = self.calendar[end]
         return out
 
-    def offset_scale(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def offset_and_scale(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Offset and scale, (B, horizon * targets) both, that take `y` back to the unit of `values`."""
-        last, scale = self._offset_and_scale(self.ends[rows])
+        last, unit = self._last_and_unit(self.ends[rows])
         shape = (len(last), *self.change_std.shape)
-        return last.expand(shape).flatten(1), scale.expand(shape).flatten(1)
+        return last.expand(shape).flatten(1), unit.expand(shape).flatten(1)
 
     def future(self, end: Tensor) -> Tensor:
         """Observed values after these rows, (B, horizon, targets); NaN where they are not known."""
@@ -111,13 +112,15 @@ class WindowData:
         x = self.values[back.clamp(min=0)].masked_fill(self._before_start(back, end), torch.nan)
         return interpolate_missing(x) if self.interpolate else x
 
-    def _offset_and_scale(self, end: Tensor) -> tuple[Tensor, Tensor]:
-        """See `offset_and_scale`, of the windows that end at these rows."""
-        back = self._back(end) if self.bounds is not None or self.roughness is not None else end[:, None]
+    def _last_and_unit(self, end: Tensor) -> tuple[Tensor, Tensor]:
+        """See `last_and_unit`, of the windows that end at these rows."""
+        if self.bounds is None and self.roughness is None:
+            return self._targets_at(end[:, None]), self.change_std  # nothing is missing: one row is enough
+        back = self._back(end)
         past = self._targets_at(back)
         if self.bounds is not None:
             past = past.masked_fill(self._before_start(back, end), torch.nan)
-        return offset_and_scale(past, self.change_std, self.roughness)
+        return last_and_unit(past, self.change_std, self.roughness)
 
     def _season_before(self, end: Tensor, last: Tensor) -> Tensor:
         """Targets one season (or the least number of whole seasons) before each lead time; the last value if unknown.
@@ -152,7 +155,7 @@ class WindowData:
             )
 
 
-def offset_and_scale(past: Tensor, change_std: Tensor, roughness: float | None = None) -> tuple[Tensor, Tensor]:
+def last_and_unit(past: Tensor, change_std: Tensor, roughness: float | None = None) -> tuple[Tensor, Tensor]:
     """Last known values, (B, 1, targets), and the unit of changes from them, (horizon, targets) or with a batch axis.
 
     Args:

@@ -374,7 +374,7 @@ def test_a_window_holds_the_rows_before_its_end_and_the_changes_after_it(generat
     torch.testing.assert_close(batch["y"][0] * unit[:, 0] + values[end, 2], values[end + 1 : end + 5, 2])
     torch.testing.assert_close(batch["seasonal"][0] * unit[:, 0] + values[end, 2], values[end - 4 : end, 2])
     assert (batch["persistence"] == 0).all()
-    shift, scale = windows.level(torch.tensor([3]))
+    shift, scale = windows.offset_and_scale(torch.tensor([3]))
     torch.testing.assert_close(shift + scale * batch["y"], values[None, end + 1 : end + 5, 2])
 
 
@@ -411,7 +411,7 @@ def test_the_windows_of_ettm1_are_views(data):
     windows.batch(torch.arange(128))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(windows) == 69609 and windows._past.untyped_storage().data_ptr() == values.untyped_storage().data_ptr()
+    assert len(windows) == 69609 and windows._views.untyped_storage().data_ptr() == values.untyped_storage().data_ptr()
     assert peak < 20e6 and _resident() - pages < 100e6  # copies would be 187 MB
 
 
