@@ -183,7 +183,7 @@ def test_the_ood_score_is_the_epistemic_standard_deviation_of_the_standardised_f
 
 
 def test_a_method_without_epistemic_uncertainty_has_no_ood_score(frame):
-    with pytest.raises(ValueError, match="`members` be above 1. Got 'ridge' and 1 instead"):
+    with pytest.raises(ValueError, match="`members` must be above 1. Got 'ridge' and 1 instead"):
         ridge().fit(frame).ood_score(frame)
 
 

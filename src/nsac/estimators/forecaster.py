@@ -189,8 +189,8 @@ class NSACForecaster(AbstractEstimator):
         if len(self.members_) == 1 and not METHODS[self.method].has_epistemic:
             able = [name for name, cls in METHODS.items() if cls.has_epistemic and self.kind in cls.kinds]
             raise ValueError(
-                f"`method` must have epistemic uncertainty ({', '.join(able)}), or `members` be above 1. Got "
-                f"{self.method!r} and 1 instead."
+                f"`method` must have epistemic variance ({', '.join(able)}), or `members` must be above 1. "
+                f"Got {self.method!r} and 1 instead."
             )
         return self._predict_latest(frame)[2].epistemic.mean(1).sqrt().numpy()
 
