@@ -117,7 +117,7 @@ class NSACForecaster(AbstractEstimator):
         splits = shape.member_splits(data.rest, data.times, members)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._learn(data.problem, data.windows, data.calibration, splits, seed)
-        scores = absolute_scores(data.calibration, self._draws)
+        scores = absolute_scores(data.calibration, self._draws(data.calibration))
         self._keep(data.preprocessor, OnlineCalibration.start(scores, data.observations))
         return self
 

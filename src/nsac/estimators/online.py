@@ -63,15 +63,19 @@ class OnlineCalibration:
         if not len(recent.times):  # all rows are older than what was seen
             return np.empty((0, shape.horizon)), np.empty((0, len(LEVELS), shape.horizon))
         grid, windows = preprocessor.past(recent)
-        scores = due_scores(grid, windows.ends.numpy(), absolute_scores(windows, draws))
+        scores = [np.empty((0, shape.horizon))]
+        for ends in windows.ends.split(SCORE_CHUNK):
+            chunk = windows.with_ends(ends)
+            scores.append(absolute_scores(chunk, draws(chunk)))
+        due = due_scores(grid, windows.ends.numpy(), np.concatenate(scores))
         fresh = grid.times > seen[grid.codes] + FRESH_STEPS * step
-        kept = np.flatnonzero(fresh & ~np.isnan(scores).all(1))
+        kept = np.flatnonzero(fresh & ~np.isnan(due).all(1))
         steps = np.rint((grid.times[kept] - self.origin) / step).astype(np.int64)
         order = np.argsort(steps, kind="stable")
-        scores = scores[kept[order]]
-        margins = self.stream.update(steps[order], scores)
+        due = due[kept[order]]
+        margins = self.stream.update(steps[order], due)
         self._remember(observations)
-        return scores, margins
+        return due, margins
 
     def _remember(self, observations: Observations) -> None:
         for name, last in zip(observations.names, observations.last, strict=True):
@@ -94,19 +98,15 @@ class OnlineCalibration:
         return cls(stream, arrays["origin"][()], dict(zip(facts["seen"], arrays["seen"], strict=True)))
 
 
-def absolute_scores(windows: WindowData, draws: Callable[[WindowData], Prediction]) -> np.ndarray:
+def absolute_scores(windows: WindowData, p: Prediction) -> np.ndarray:
     """Absolute errors in predicted standard deviations, (windows, horizon); NaN where the target was not observed.
 
     Args:
-        windows: each has a forecast.
-        draws: windows to their prediction, not calibrated.
+        windows: rows of the prediction.
+        p: not calibrated.
     """
-    scores = [np.empty((0, windows.horizon))]
-    for ends in windows.ends.split(SCORE_CHUNK):
-        chunk = windows.with_ends(ends)
-        p, y = draws(chunk), chunk.batch(torch.arange(len(ends)))["y"].double()
-        scores.append(((y - p.mean).abs() / p.std).numpy())
-    return np.concatenate(scores)
+    y = windows.batch(torch.arange(len(windows)))["y"].double()
+    return ((y - p.mean).abs() / p.std).numpy()
 
 
 def due_scores(grid: Grid, ends: np.ndarray, scores: np.ndarray) -> np.ndarray:
