@@ -45,6 +45,14 @@ def test_rows_that_are_older_than_the_last_update_change_nothing(folder):
     assert not model.stream_.begun
 
 
+def test_rows_without_a_known_target_change_nothing(folder):
+    frame = daily_cycle(290, seed=3)
+    frame.loc[200:, "y"] = np.nan
+    model = nsac.load(folder)
+    assert model.update_report(frame.tail(60))["forecasts"].sum() == 0
+    assert not model.stream_.begun
+
+
 def test_an_update_changes_the_intervals(folder):
     frame = daily_cycle(290, seed=3)
     assert not np.allclose(widths(nsac.load(folder).update(frame), frame), widths(nsac.load(folder), frame))

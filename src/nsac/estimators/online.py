@@ -64,8 +64,8 @@ class OnlineCalibration:
             return np.empty((0, shape.horizon)), np.empty((0, len(LEVELS), shape.horizon))
         grid, windows = preprocessor.past(recent)
         scores = [np.empty((0, shape.horizon))]
-        for ends in windows.ends.split(SCORE_CHUNK):
-            chunk = windows.with_ends(ends)
+        for first in range(0, len(windows), SCORE_CHUNK):
+            chunk = windows.with_ends(windows.ends[first : first + SCORE_CHUNK])
             scores.append(absolute_scores(chunk, draws(chunk)))
         due = due_scores(grid, windows.ends.numpy(), np.concatenate(scores))
         fresh = grid.times > seen[grid.codes] + FRESH_STEPS * step
