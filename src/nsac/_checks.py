@@ -45,6 +45,16 @@ def check_shape(name: str, value: Tensor, axes: str, *shapes: tuple[int, ...], h
     raise ValueError(f"`{name}` must have shape {allowed}, {axes}. Got {tuple(value.shape)} instead.{hint}")
 
 
+def refuse_where(bad: Tensor, name: str, value: Tensor, rule: str, hint: str) -> None:
+    """Raise an error that names the first entry of `value` that is `bad`, its index and how many there are."""
+    if bad.any():
+        place = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(
+            f"{name} must {rule}. Got {value[place].item()} at index {place} ({int(bad.sum())} such values) instead. "
+            f"{hint}"
+        )
+
+
 def check_finite(name: str, value: Tensor, mask: Tensor | None = None) -> None:
     """`value` is finite wherever `mask` (True = ignore) does not cover it; otherwise the first bad place is named."""
     if math.isfinite(value.detach().sum()):
@@ -52,12 +62,8 @@ def check_finite(name: str, value: Tensor, mask: Tensor | None = None) -> None:
     bad = ~torch.isfinite(value)
     if mask is not None:
         bad = bad & ~mask.view(*mask.shape, *(1,) * (value.ndim - mask.ndim))
-    if bad.any():
-        place = tuple(bad.nonzero()[0].tolist())
-        raise ValueError(
-            f"`{name}` must be finite where it is not masked. Got {value[place].item()} at index {place} "
-            f"({int(bad.sum())} such values) instead. Pass `mask` with True at missing observations, or clean the data."
-        )
+    hint = "Pass `mask` with True at missing observations, or clean the data."
+    refuse_where(bad, f"`{name}`", value, "be finite where it is not masked", hint)
 
 
 def check_dtype(name: str, value: Tensor, dtype: torch.dtype) -> None:
@@ -73,13 +79,12 @@ def check_known(name: str, value: Tensor, missing: bool) -> None:
     """`value` has no infinity, and no NaN unless values may be missing."""
     if torch.compiler.is_compiling() or math.isfinite(value.detach().sum()):
         return
-    bad = ~torch.isfinite(value) if not missing else torch.isinf(value)
-    if bad.any():
-        place = tuple(bad.nonzero()[0].tolist())
-        raise ValueError(
-            f"`{name}` must be finite{' or NaN, that is missing' if missing else ''}. Got {value[place].item()} at "
-            f"index {place} instead.{'' if missing else ' For data with holes build the problem with missing=True.'}"
-        )
+    if missing:
+        rule = "be finite, or NaN where a value is missing"
+        refuse_where(torch.isinf(value), f"`{name}`", value, rule, "Clean the data.")
+        return
+    hint = "For data with missing values build the problem with missing=True."
+    refuse_where(~torch.isfinite(value), f"`{name}`", value, "be finite", hint)
 
 
 def check_sequence(

@@ -46,8 +46,8 @@ def test_all_lead_times_are_evaluated(evaluation):
 
 def test_the_baseline_has_the_standard_deviation_of_its_errors(evaluation):
     first = evaluation.step == 1
-    errors = (evaluation.y - evaluation.naive.mean)[first]
-    np.testing.assert_allclose(evaluation.naive.std[first], errors.square().mean().sqrt())
+    errors = (evaluation.y - evaluation.baseline.mean)[first]
+    np.testing.assert_allclose(evaluation.baseline.std[first], errors.square().mean().sqrt())
 
 
 def test_one_lead_time_is_shown_along_time(evaluation):

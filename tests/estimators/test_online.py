@@ -5,7 +5,7 @@ import pytest
 import nsac
 from nsac.estimators.grid import Grid
 from nsac.estimators.online import OnlineCalibration, coverage_report, due_scores
-from nsac.estimators.stream import LEVELS
+from nsac.uncertainty.adaptive import COVERAGES
 from support.series import daily_cycle, ridge
 
 
@@ -103,7 +103,7 @@ def test_a_score_comes_due_at_the_slot_it_was_forecast_for():
 
 def test_coverage_counts_known_scores_only():
     scores = np.array([[1.0], [3.0], [np.nan]])
-    table = coverage_report(scores, np.full((3, len(LEVELS), 1), 2.0))
+    table = coverage_report(scores, np.full((3, len(COVERAGES), 1), 2.0))
     assert table["forecasts"].tolist() == [2] and table["coverage_90"].tolist() == [0.5]
 
 

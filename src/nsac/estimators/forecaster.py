@@ -1,6 +1,5 @@
 """Forecasts of irregularly sampled time series with missing values, several steps ahead."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -22,7 +21,7 @@ from nsac.estimators.times import restore_times
 from nsac.estimators.windows import WindowShape
 from nsac.methods import METHODS, WindowProblem
 from nsac.training import WindowData
-from nsac.uncertainty import Prediction
+from nsac.uncertainty import Prediction, prediction_columns
 from nsac.uncertainty.checks import check_probability
 
 
@@ -65,7 +64,6 @@ class NSACForecaster(AbstractEstimator):
 
     kind: ClassVar[str] = "windows"
     problem_: WindowProblem
-    folds: Any
 
     def __init__(
         self,
@@ -108,16 +106,16 @@ class NSACForecaster(AbstractEstimator):
             y: not used.
         """
         self._check_method()
-        for name in ("horizon", "lookback", "num_samples"):
+        for name in ("horizon", "lookback", "members"):
             check_int(name, getattr(self, name))
-        members = self._n_members()
+        members: Any = self._n_members()
         shape = WindowShape(self.lookback, self.horizon)
         columns = find_columns(frame, self.time, self.series, self.target, self.covariates)
         data = prepare(frame, columns, self.step, shape)
         splits = shape.member_splits(data.rest, data.times, members)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._learn(data.problem, data.windows, data.calibration, splits, seed)
-        scores = absolute_scores(data.calibration, self._draws(data.calibration))
+        p = self._learn(data.problem, data.windows, data.calibration, splits, seed)
+        scores = absolute_scores(data.calibration, p)
         self._keep(data.preprocessor, OnlineCalibration.start(scores, data.observations))
         return self
 
@@ -148,7 +146,7 @@ class NSACForecaster(AbstractEstimator):
         table: dict[str, Any] = {self.columns_.time: restore_times(times.ravel(), observations.time_dtype)}
         if self.columns_.series is not None:
             table[self.columns_.series] = np.repeat(np.array(observations.names, dtype=object), times.shape[1])
-        return pd.DataFrame(table | _prediction_columns(Prediction(mean, std.log()), lower, upper, coverage))
+        return pd.DataFrame(table | prediction_columns(Prediction(mean, std.log()), {coverage: (lower, upper)}))
 
     def predict_interval(self, frame: pd.DataFrame, coverage: float | Sequence[float] = 0.9) -> np.ndarray:
         """Bounds of the steps after the last row of each series.
@@ -258,15 +256,6 @@ class NSACForecaster(AbstractEstimator):
         """The same as `historical_forecasts`, with `most` instead of `max_origins`."""
         return self.historical_forecasts(frame, since, coverage, most)
 
-    def _n_members(self) -> int:
-        """`members`, or for one release the argument's old name, `folds`."""
-        members: Any = self.members
-        if not isinstance(self.folds, str):
-            warnings.warn("`folds` is deprecated. Pass `members` instead.", FutureWarning, stacklevel=3)
-            members = self.folds
-        check_int("members", members)
-        return members
-
     def _keep(self, preprocessor: SeriesPreprocessor, online: OnlineCalibration) -> None:
         self.preprocessor_, self.online_, self.stream_ = preprocessor, online, online.stream
         self.columns_, self.step_, self.cycles_ = preprocessor.columns, preprocessor.step, preprocessor.cycles
@@ -295,23 +284,13 @@ class NSACForecaster(AbstractEstimator):
             "weight_decay": 0.5, "validate_every": 150,
         }  # fmt: skip
 
-    def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, arrays = self.preprocessor_.to_dict()
         online_facts, online_arrays = self.online_.to_dict()
         return facts | online_facts, {name: torch.as_tensor(v) for name, v in (arrays | online_arrays).items()}
 
-    def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        if not isinstance(self.folds, str):  # a model of a version without `members`
-            self.members, self.folds = self.folds, "deprecated"
+    def _load_state(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         shape = WindowShape(self.lookback, self.horizon)
         preprocessor = SeriesPreprocessor.from_dict(facts, arrays, shape, self.problem_)
         self._keep(preprocessor, OnlineCalibration.from_dict(facts, arrays, self.horizon))
-
-
-def _prediction_columns(p: Prediction, lower: Tensor, upper: Tensor, coverage: float) -> dict[str, np.ndarray]:
-    """Columns of a table, with one row per entry."""
-    percent = f"{100 * coverage:g}"
-    values = {"mean": p.mean, "std": p.std, "aleatoric": p.aleatoric, "epistemic": p.epistemic}
-    values |= {f"lower_{percent}": lower, f"upper_{percent}": upper}
-    return {name: value.flatten().numpy() for name, value in values.items()}

@@ -11,9 +11,9 @@ import torch
 from nsac.estimators.grid import Grid
 from nsac.estimators.observations import Observations
 from nsac.estimators.preprocessing import SeriesPreprocessor, check_array_shapes
-from nsac.estimators.stream import LEVELS, Stream
 from nsac.training import WindowData
-from nsac.uncertainty import Prediction
+from nsac.uncertainty import LeadTimeConformal, Prediction
+from nsac.uncertainty.adaptive import COVERAGES
 
 SCORE_CHUNK = 8192
 """Windows whose draws are in memory at once."""
@@ -25,7 +25,7 @@ FRESH_STEPS = 0.25
 class OnlineCalibration:
     """Adaptive conformal margins, and the observations they have seen."""
 
-    stream: Stream
+    stream: LeadTimeConformal
     origin: Any
     """time of step 0 of the stream"""
     seen: dict[str | int | None, Any]
@@ -34,7 +34,7 @@ class OnlineCalibration:
     @classmethod
     def start(cls, scores: np.ndarray, observations: Observations) -> "OnlineCalibration":
         """From the scores of the calibration split, (windows, horizon), in order of time."""
-        online = cls(Stream(scores), observations.times.min(), {})
+        online = cls(LeadTimeConformal(scores), observations.times.min(), {})
         online._remember(observations)
         return online
 
@@ -61,7 +61,7 @@ class OnlineCalibration:
         span = (shape.lookback + shape.horizon + 1) * step
         recent = observations.since(seen - span)
         if not len(recent.times):  # all rows are older than what was seen
-            return np.empty((0, shape.horizon)), np.empty((0, len(LEVELS), shape.horizon))
+            return np.empty((0, shape.horizon)), np.empty((0, len(COVERAGES), shape.horizon))
         grid, windows = preprocessor.past(recent)
         scores = [np.empty((0, shape.horizon))]
         for first in range(0, len(windows), SCORE_CHUNK):
@@ -84,16 +84,16 @@ class OnlineCalibration:
     def to_dict(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values, and arrays, under the names of a model folder."""
         facts = {"seen": list(self.seen), "begun": self.stream.begun, "now": self.stream.now}
-        arrays = {"scores": self.stream.scores, "alpha": self.stream.alpha, "said": self.stream.said}
+        arrays = {"scores": self.stream.scores, "alpha": self.stream.alpha, "said": self.stream.issued}
         return facts, arrays | {"seen": np.array(list(self.seen.values())), "origin": np.array(self.origin)}
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray], horizon: int) -> "OnlineCalibration":
         """From what `to_dict` gave."""
-        coverages = len(LEVELS)
+        coverages = len(COVERAGES)
         shapes = {"scores": (-1, horizon), "alpha": (coverages, horizon), "said": (horizon + 1, coverages, horizon)}
         check_array_shapes(arrays, shapes)
-        stream = Stream(arrays["scores"], arrays["alpha"], arrays["said"], facts["now"], True)
+        stream = LeadTimeConformal(arrays["scores"], arrays["alpha"], arrays["said"], facts["now"], True)
         stream.begun = facts["begun"]
         return cls(stream, arrays["origin"][()], dict(zip(facts["seen"], arrays["seen"], strict=True)))
 
@@ -129,7 +129,7 @@ def coverage_report(scores: np.ndarray, margins: np.ndarray) -> pd.DataFrame:
     known = ~np.isnan(scores)
     covered = ((scores[:, None] <= margins) & known[:, None]).sum(0) / np.maximum(known.sum(0), 1)
     table = {"step": np.arange(1, scores.shape[1] + 1), "forecasts": known.sum(0)}
-    return pd.DataFrame(table | {f"coverage_{100 * c:g}": covered[i] for i, c in enumerate(LEVELS)})
+    return pd.DataFrame(table | {f"coverage_{100 * c:g}": covered[i] for i, c in enumerate(COVERAGES)})
 
 
 def _json_name(name: Any) -> str | int | None:

@@ -4,11 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsac.estimators.base import Part
+from nsac.estimators.base import Split, calibration_size
 from nsac.estimators.grid import Grid, count_between
 
-CALIBRATION_SHARE, MIN_CALIBRATION_WINDOWS, MAX_CALIBRATION_WINDOWS = 0.1, 40, 2000
-"""Windows of the calibration split, the latest: a tenth, at least 40 if that is no more than a fifth, at most 2000."""
 SINGLE_MEMBER_BLOCKS = 6
 """A single member is validated on the latest of so many blocks of time."""
 MAX_VALIDATION_WINDOWS = 2000
@@ -75,13 +73,12 @@ class WindowShape:
                 f"`frame` must give at least {MIN_WINDOWS} windows of {self.lookback} + {self.horizon} steps. Got {n} "
                 "instead. Pass more rows, or lower `lookback` and `horizon`."
             )
-        least = min(MIN_CALIBRATION_WINDOWS, n // 5)
-        held_out = min(max(round(CALIBRATION_SHARE * n), least), MAX_CALIBRATION_WINDOWS)
+        held_out = calibration_size(n)
         calibration = np.arange(n - held_out, n)
         rest = np.flatnonzero(times[: n - held_out] <= times[n - held_out] - self._gap(n))
         return rest if len(rest) >= n // 2 else np.arange(n - held_out), calibration
 
-    def member_splits(self, rest: np.ndarray, times: np.ndarray, members: int) -> list[Part]:
+    def member_splits(self, rest: np.ndarray, times: np.ndarray, members: int) -> list[Split]:
         """Training and validation windows of each member.
 
         Time is cut into two blocks per member. A member is validated on the second of its two, and is not trained on
