@@ -175,7 +175,7 @@ def test_a_forecaster_is_exported_with_its_calendar_holes_and_adapted_margins(tm
     others = pd.DataFrame(rng.normal(size=(n, covariates)), columns=[f"v{i}" for i in range(covariates)])
     frame = pd.concat([frame, others.mask(rng.random(others.shape) < holes)], axis=1)
     frame["OT"] = frame["OT"].mask(rng.random(n) < holes)
-    estimator = NSACForecaster(6, 24, "OT", "date", random_state=0, folds=1, training={"max_steps": 20})
+    estimator = NSACForecaster(6, 24, "OT", "date", random_state=0, members=1, training={"max_steps": 20})
     estimator.fit(frame[:400]).update(frame)
     assert estimator.problem_.missing == (holes > 0) and estimator.cycles_ == ["day", "week"]
     facts = export_onnx(estimator, tmp_path / "model.onnx")

@@ -91,7 +91,7 @@ class AbstractEstimator(BaseEstimator, ABC):
         splits: Sequence[Split],
         seed: int,
         candidates: Sequence[dict[str, Any]] = ({},),
-    ) -> None:
+    ) -> Prediction:
         """Fit one member per split and calibrate their mixture.
 
         Sets `problem_`, `members_`, `seeds_`, `calibration_` and `chosen_`, the selected candidate.
@@ -104,13 +104,18 @@ class AbstractEstimator(BaseEstimator, ABC):
             seed: fixes all that is random.
             candidates: fields of `TrainConfig`, ordered so that the score has one minimum; they are compared on the
                 validation rows of the first members. Fields that `training` fixes are not searched.
+
+        Returns:
+            The prediction of the calibration set, before calibration.
         """
         self.problem_ = problem
         self.seeds_ = [(seed + 10_007 * k) % 2**31 for k in range(len(splits))]
         with single_threaded():
             self.chosen_, self.members_ = self._search(rows, splits, self._free(candidates))
             y = torch.cat([batch["y"] for batch in batches(calibration, PREDICTION_BATCH)])
-            self.calibration_ = Calibration.fit(self._draws(calibration), y.double())
+            prediction = self._draws(calibration)
+            self.calibration_ = Calibration.fit(prediction, y.double())
+        return prediction
 
     def _free(self, candidates: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """The different candidates without the fields that `training` fixes."""

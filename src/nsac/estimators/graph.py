@@ -4,22 +4,22 @@ import copy
 import math
 import warnings
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from nsac._torch import single_threaded
 from nsac.core import matched_normal
 from nsac.estimators.base import AbstractEstimator
+from nsac.estimators.calendar import CYCLES
 from nsac.estimators.columns import standardise
 from nsac.estimators.ensemble import join
 from nsac.estimators.forecaster import NSACForecaster
 from nsac.estimators.regressor import NSACRegressor
-from nsac.estimators.windows import CYCLES, Grid, Windows
 from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
 from nsac.models.encoder import Batch
 from nsac.models.windows import interpolate_missing
+from nsac.training.windows import last_and_unit
 from nsac.uncertainty import Prediction, VarianceScale, conformal_margin
 from nsac.uncertainty.conformal import interval_around
 
@@ -146,15 +146,17 @@ class WindowGraph(nn.Module):
 
     centre: Tensor
     unit: Tensor
+    change: Tensor
 
     def __init__(self, estimator: NSACForecaster, coverage: float):
         super().__init__()
         self.ensemble = EnsembleGraph(estimator, coverage)
         self.missing = estimator.problem_.missing
         self.cycle_seconds = [CYCLES[name] / 1e9 for name in estimator.cycles_]
-        for name, value in {"centre": estimator.centre_, "unit": estimator.unit_}.items():
+        scaling = estimator.preprocessor_.scaling
+        self.roughness = scaling.roughness
+        for name, value in {"centre": scaling.offset, "unit": scaling.scale, "change": scaling.change}.items():
             self.register_buffer(name, torch.as_tensor(value, dtype=torch.float64))
-        self.windows = _empty_window(estimator)
 
     def forward(self, x: Tensor, time: Tensor | None = None, noise: Tensor | None = None) -> tuple[Tensor, ...]:
         """The outputs of `EnsembleGraph`; NaN for a window without a value of the target."""
@@ -164,24 +166,8 @@ class WindowGraph(nn.Module):
             turns = torch.stack([time / seconds for seconds in self.cycle_seconds], -1)
             angle = (2 * math.pi * (turns - turns.floor())).float()
             batch["calendar"] = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
-        offset, scale = self._offset_and_scale(z)
-        outputs = self.ensemble(batch, noise, self.unit[0] * scale, self.centre[0] + self.unit[0] * offset)
+        last, scale = last_and_unit(z[..., :1], self.change.unsqueeze(-1), self.roughness)
+        offset = self.centre[0] + self.unit[0] * last[..., 0]
+        outputs = self.ensemble(batch, noise, self.unit[0] * scale[..., 0], offset)
         unknown = z[..., 0].isnan().all(1, keepdim=True)
         return tuple(output.masked_fill(unknown, torch.nan) for output in outputs)
-
-    def _offset_and_scale(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Offset and scale of `Windows.level`, for windows that are concatenated to one series."""
-        rows, steps = torch.arange(z.shape[0]), z.shape[1]
-        windows = copy.copy(self.windows)
-        windows.values, windows.last = z.flatten(0, 1), interpolate_missing(z[..., :1]).flatten()
-        windows.start, windows.ends = rows.repeat_interleave(steps) * steps, rows * steps + steps - 1
-        return windows.level(rows)
-
-
-def _empty_window(estimator: NSACForecaster) -> Windows:
-    """A window with the settings that all windows share."""
-    steps, dated = estimator.lookback, isinstance(estimator.step_, int)
-    zeros, times = np.zeros(steps, dtype=np.int64), np.zeros(steps, dtype=np.int64 if dated else np.float64)
-    values = np.zeros((steps, len(estimator.columns_.inputs)))
-    grid = Grid(values, np.zeros(steps), times, zeros, zeros, zeros + steps, estimator.irregular_)
-    return estimator._windows(grid, torch.tensor([steps - 1]), torch.float64, estimator.problem_.missing)
