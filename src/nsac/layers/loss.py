@@ -59,13 +59,13 @@ class NSACLoss(nn.Module):
             x: (B, T, F).
             y: targets, shaped as one draw of the mean; NaN where no target was observed (ignored).
             generator: source of all noise.
-            **inputs: other arguments of the layer (`times`, `mask`, `query_times`, ...); tensors of two or more axes have
-                the batch first.
+            **inputs: other arguments of the layer (`times`, `mask`, `query_times`, ...); the first axis of tensors with
+                two or more axes is the batch.
         """
         batch = len(x)
         with_surrogates = x
         if self.reg_weight:
-            n_surrogates = min(batch, max(2, round(self.ood_fraction * batch)))  # shuffling needs two rows
+            n_surrogates = min(batch, max(2, round(self.ood_fraction * batch)))  # shuffling needs 2
             rows = torch.randperm(batch, generator=generator, device=x.device)[:n_surrogates]
             some = take_rows(inputs, rows)
             mask = some.get("mask")  # masked values must not enter a surrogate

@@ -16,7 +16,7 @@ KERNEL_LENGTH = 4.0
 """Length scale of the kernel, in typical distances between neighbours."""
 
 NOISE_SHARE = 0.01
-"""Noise variance of the process over its prior variance: how many neighbours it takes for a small posterior variance."""
+"""Noise variance of the process over its prior variance: how many neighbours make the posterior variance small."""
 
 SHRINKAGE = 0.01
 """Added to the variances of the principal axes before they are equalised: axes of small variance are mostly noise."""
