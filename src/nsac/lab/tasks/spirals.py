@@ -41,13 +41,14 @@ _SOUND = (
 def build(protocol: Protocols, seed: int, spirals: Spirals) -> Task:
     """The task for spirals that were generated already; positions need no scaling."""
     identity = torch.tensor(0.0), torch.tensor(1.0)
-    parts = {part: TableSplit(*identity, **_columns(spirals, rows)) for part, rows in PARTS.items() if part != "train"}
-    parts["train"] = TableSplit(*identity, **_dealt(_columns(spirals, PARTS["train"]), seed))
+    parts = {part: TableSplit(*identity, **columns(spirals, rows)) for part, rows in PARTS.items() if part != "train"}
+    parts["train"] = TableSplit(*identity, **_dealt(columns(spirals, PARTS["train"]), seed))
     text = _PAPER if protocol == "paper" else _SOUND
     return Task("spiral", protocol, seed, text, "radius 1", PROBLEM, **parts, naive=("mean",), groups=GROUPS)
 
 
-def _columns(data: Spirals, rows: slice) -> dict[str, Tensor]:
+def columns(data: Spirals, rows: slice) -> dict[str, Tensor]:
+    """Some spirals as columns of a `SeriesProblem`, each queried at all times."""
     x, y = data.x[rows], data.y[rows]
     return {"x": x, "y": y, "times": data.times[rows], "query_times": data.query_times.expand(len(x), -1)}
 
