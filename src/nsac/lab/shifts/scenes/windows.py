@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from nsac.lab.datasets.weather import JENA_COLUMNS, load_ettm1, load_jena, segments
-from nsac.lab.shifts.scenes.base import SCENES, TEST_ROWS, Change, Scene, Shift, deal, generator_of, tensor
+from nsac.lab.shifts.scenes.base import SCENES, TEST_ROWS, Change, Scene, Shift, generator_of, split_blocks, tensor
 from nsac.lab.shifts.scenes.tables import add_noise, cross_over
 from nsac.methods import WindowProblem
 from nsac.training import TensorData
@@ -107,7 +107,7 @@ def make_windows(name: str, data: str, seed: int) -> Scene:
         fits = whole & season[first] & season[first + last] & np.isin(block[first], blocks)
         return random.permutation(np.flatnonzero(fits))[:size]
 
-    dealt = deal(block[np.isin(dates.month, here)], random)
+    dealt = split_blocks(block[np.isin(dates.month, here)], random)
     sizes = (WINDOW_ROWS, TEST_ROWS, TEST_ROWS)
     chosen = [starts(size, here, blocks) for size, blocks in zip(sizes, dealt, strict=True)]
     chosen.append(starts(TEST_ROWS, elsewhere, block))
