@@ -15,16 +15,7 @@ def test_demo_prints_scores_beside_a_naive_forecast_and_draws(tmp_path):
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_ablation_prints_the_papers_numbers_beside_ours_and_draws_four_panels(tmp_path):
-    out = tmp_path / "ablation.png"
-    result = run(app, ["bench", "ablation", "--steps", "3", "--out", str(out)])
-    assert result.exit_code == 0, result.output
-    for word in ("interpolation", "extrapolation", "yes", "no", "0.0143", "0.0237"):
-        assert word in result.output
-    assert out.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("command", ["", "demo", "bench", "bench frozen", "bench ablation"])
+@pytest.mark.parametrize("command", ["", "demo", "bench", "bench study"])
 def test_every_command_explains_itself(command):
     result = run(app, [*command.split(), "--help"])
     assert result.exit_code == 0 and "Usage" in result.output

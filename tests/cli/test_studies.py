@@ -58,7 +58,7 @@ def test_figures_are_files_and_the_report_has_the_studies(tmp_path, pretend):
     ))  # fmt: skip
     page, text = tmp_path / "page.html", tmp_path / "docs" / "results.md"
     call("report", "--out", tmp_path / "bench", "--studies", tmp_path / "studies", "--page", page, "--markdown", text)
-    assert "What a long sequence costs" in page.read_text() and "data:image/png" in page.read_text()
+    assert "Cost of long sequences" in page.read_text() and "data:image/png" in page.read_text()
     assert "](figures/lengths.png)" in text.read_text() and (text.parent / "figures" / "lengths.png").exists()
 
 

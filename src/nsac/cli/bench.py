@@ -167,7 +167,8 @@ def report(
     Pictures of the Markdown page are written to the folder `figures` beside it.
     """
     from nsac.lab.report.gallery import pictures
-    from nsac.lab.report.report import report_markdown, report_page
+    from nsac.lab.report.markdown import report_markdown
+    from nsac.lab.report.page import report_page
 
     records, answers, parts = _current(out, None, None), study_records(studies), _sections(shifts, driving)
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -187,11 +188,12 @@ def _sections(shifts: Path, driving: Path) -> list["Section"]:
     """Sections of what else has records."""
     from nsac.lab.driving import records as road
     from nsac.lab.grid.store import RecordError
-    from nsac.lab.shifts import run as shift_grid
+    from nsac.lab.shifts.page import section
+    from nsac.lab.shifts.run import read_kept
 
     made = []
-    if not (kept := shift_grid.read_kept(shifts)).empty:
-        made.append(shift_grid.section(kept))
+    if not (kept := read_kept(shifts)).empty:
+        made.append(section(kept))
     try:
         driven = road.DriveStore(driving).records()
     except RecordError as err:

@@ -53,45 +53,8 @@ def demo(
     table = Table("", "MSE", "NLL", "CRPS", "90 %", "aleat.", "epist.", caption=_DEMO_CAPTION)
     for row in result.rows:
         numbers = (row[name] for name in ("mse", "nll", "crps", "coverage", "aleatoric", "epistemic"))
-        table.add_row(f"{row['method']}, {row['part']}", *(f"{number:.4f}" for number in numbers))
+        table.add_row(f"{row['method']}, {row['half']}", *(f"{number:.4f}" for number in numbers))
     console.print(table)
-    console.print(f"Picture: {out}")
-
-
-@bench.command()
-def frozen(
-    out: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("frozen.png"),
-) -> None:
-    """How wrong is it to freeze the gates? The paper's Table 3 and its step-change figure, with its numbers beside."""
-    from nsac.lab.studies.frozen import frozen_analysis, frozen_figure, frozen_table
-
-    with console.status("training five small layers"):
-        records = frozen_analysis()
-    console.print(frozen_table(records))
-    frozen_figure().savefig(out)
-    console.print(f"Picture: {out}")
-
-
-@bench.command()
-def ablation(
-    out: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("ablation.png"),
-    steps: Annotated[int, typer.Option(min=1, help="Training steps, with and without.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Fixes data, wiring, weights and noise.")] = 0,
-) -> None:
-    """What does the separation regulariser do? The paper's Table 2 and its four panels, with its numbers beside."""
-    from nsac.lab.studies import regulariser
-    from nsac.lab.studies.base import Setting
-    from nsac.training import ProgressBar
-
-    found = []
-    with ProgressBar(console) as report:
-        for weight in (0.5, 0.0):
-            config = {"steps": steps, "seed": seed, "reg_weight": weight}
-            setting = Setting("regulariser", "weight", {"reg_weight": weight}, config)
-            found.append((setting, regulariser.run(config, report)))
-    for sheet in regulariser.sheets(found):
-        studies.print_sheet(sheet)
-    regulariser.draw(found).savefig(out)
     console.print(f"Picture: {out}")
 
 
@@ -105,8 +68,10 @@ def shifts(
     only: Annotated[list[str] | None, typer.Option("--method", help="Methods to run; all of them by default.")] = None,
 ) -> None:
     """Does uncertainty rise where the data does not reach? Every method on every shift of the suite."""
-    from nsac.lab.shifts.run import COMPARED, cost_table, detection_table, page, read_kept, run_kept
-    from nsac.lab.shifts.suite import REPORTED, scenes
+    from nsac.lab.shifts.page import page
+    from nsac.lab.shifts.run import COMPARED, read_kept, run_kept
+    from nsac.lab.shifts.scenes import REPORTED, scenes
+    from nsac.lab.shifts.tables import cost_table, detection_table, has_cost
 
     unknown = set(only or ()) - set(COMPARED)
     if unknown:
@@ -118,7 +83,7 @@ def shifts(
     if records.empty:
         stop(f"{out} has no records. Run with --seeds 1, or point --out to a folder that has some.")
     _show("AUROC of the epistemic deviation, by kind of shift", detection_table(records))
-    if {"nsac", "nsac, likelihood"} <= set(records["method"]):
+    if has_cost(records):
         _show("What it costs inside the data, and gives outside", cost_table(records))
     if markdown is not None:
         markdown.write_text(page(records), encoding="utf-8")

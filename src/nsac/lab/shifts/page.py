@@ -21,8 +21,8 @@ then over seeds. 0.5 is chance. Reference detectors are listed beside the method
 the features of `gmle` and between the descriptions from which `nsac` computes novelty, a Gaussian process (tables only)
 and random noise.
 
-**Confirmation scenes**: other bearings, seasons and tables. They were fixed before the last change of the model and run
-once, with the final model ({confirming}). Seeds: {counts}.
+**Confirmation scenes**: other bearings, seasons and tables. They were fixed before the last change of the model and
+first run after it ({confirming}). Seeds: {counts}.
 
 {confirmed}
 **Development scenes.** They were evaluated while the code was being corrected, so the results of `nsac` on them are

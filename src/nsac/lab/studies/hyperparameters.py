@@ -85,7 +85,7 @@ def sheets(found: Found) -> list[Sheet]:
 _BEST_NOTE = (
     "The value with the lowest mean, and the one that the paper names. For draws the paper names the number beyond "
     "which more draws bring no improvement. With two seeds and few steps, differences between neighbouring values are "
-    "within the variation over seeds, which the figure shows."
+    "hardly larger than the variation over seeds, which the figure shows."
 )
 _NOTE = (
     "Spirals of the sound protocol, the paper's objective, d_model 64. Training is short, so errors are larger than in "
