@@ -83,8 +83,8 @@ def _draw_spiral(axis: Axes, record: Record) -> None:
     half = GROUPS["interpolation"].stop
     draw_tube(axis, mean, std, PALE_BLUE, "two standard deviations")
     axis.plot(*y.T, ".", color=INK, ms=2.5, label="observed")
-    axis.plot(*mean[:half].T, color=BLUE, lw=1.6, label="prediction, observed half")
-    axis.plot(*mean[half - 1 :].T, color=ORANGE, lw=1.6, label="prediction, unobserved half")
+    axis.plot(*mean[:half].T, color=BLUE, lw=1.6, label="prediction, interpolation")
+    axis.plot(*mean[half - 1 :].T, color=ORANGE, lw=1.6, label="prediction, extrapolation")
     low, high = y.min(0), y.max(0)
     gap = AXIS_MARGIN * (high - low)
     axis.set(xlim=(low[0] - gap[0], high[0] + gap[0]), ylim=(low[1] - gap[1], high[1] + gap[1]))

@@ -55,8 +55,8 @@ def _draw_plane(axis: Axes, run: SpiralRun, spiral: int) -> None:
     mean = run.prediction.mean[spiral].numpy()
     draw_tube(axis, mean, run.prediction.variance[spiral].sqrt().numpy(), PALE_BLUE, "two standard deviations")
     axis.plot(*data.truth[row].numpy().T, color=INK, lw=1, ls="--", label="noise-free position")
-    axis.plot(*mean[: len(mean) // 2].T, color=BLUE, lw=2, label="prediction, observed half")
-    axis.plot(*mean[len(mean) // 2 - 1 :].T, color=ORANGE, lw=2, label="prediction, unobserved half")
+    axis.plot(*mean[: len(mean) // 2].T, color=BLUE, lw=2, label="prediction, interpolation")
+    axis.plot(*mean[len(mean) // 2 - 1 :].T, color=ORANGE, lw=2, label="prediction, extrapolation")
     axis.plot(*data.x[row].numpy().T, ".", color=INK, ms=5, label="observations")
     axis.set(title="One test spiral and its prediction", xlabel="x", ylabel="y", aspect="equal")
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2, fontsize=9)
@@ -73,7 +73,7 @@ def _draw_residual(axis: Axes, run: SpiralRun, spiral: int) -> None:
     axis.plot(time, data.truth[row, :, 0].numpy() - mean, color=INK, lw=1, ls="--", label="noise-free")
     axis.set(title="Residual of x, and two standard deviations")
     axis.legend(loc="upper left", ncols=2, fontsize=9)
-    for place, name in ((0.25, "observed half"), (0.75, "unobserved half")):
+    for place, name in ((0.25, "interpolation"), (0.75, "extrapolation")):
         axis.text(place, 0.03, name, transform=axis.transAxes, ha="center", color=GREY)
 
 
