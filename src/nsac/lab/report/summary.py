@@ -48,11 +48,8 @@ def cells_of(rows: Iterable[Row], protocol: str, metric: str) -> dict[tuple[str,
 
 def order_methods(cells: Iterable[tuple[str, str]], protocol: str) -> list[str]:
     """Methods of some (method, task) cells in the order of the tables: the paper's first."""
-    ranks: dict[str, tuple[int, str]] = {}
-    for method, task in cells:
-        rank = place(task, protocol, method)[2]
-        ranks[method] = min(rank, ranks.get(method, rank))
-    return sorted(ranks, key=ranks.__getitem__)
+    ranks = sorted(place(task, protocol, method)[2] for method, task in cells)
+    return list(dict.fromkeys(method for _, method in ranks))
 
 
 def lead(records: Sequence[Record]) -> str:

@@ -66,7 +66,7 @@ def references(scene: Scene, trunk: Trunk | None = None, seed: int = 0) -> dict[
     """
     random = generator_of("references", seed)
     found: dict[str, Detector] = {"noise": lambda data: tensor(random.random(_entries(data)))}
-    views = {"inputs": flat_inputs}
+    views: dict[str, View] = {"inputs": flat_inputs}
     if trunk is not None:
         views["features"] = trunk_features(trunk)
     for label, view in views.items():

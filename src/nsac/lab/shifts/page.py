@@ -1,5 +1,5 @@
 """The tables of the shift suite as a page of the documentation, and as a section of the report."""
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportGeneralTypeIssues=false
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false
 # (the type checker takes a group of a frame for a number)
 
 import pandas as pd
