@@ -26,4 +26,4 @@ def test_notes_are_a_list_at_the_end(page):
 
 
 def test_further_sections_are_on_the_page(records):
-    assert "## Driving" in report_markdown(records, parts=[Section("driving", "Driving", "In < 9 laps.", [])])
+    assert "## Driving" in report_markdown(records, further=[Section("driving", "Driving", "In < 9 laps.", [])])

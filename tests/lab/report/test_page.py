@@ -35,7 +35,7 @@ def test_the_page_names_the_test_and_its_level(page):
 
 
 def test_further_sections_are_linked(records):
-    page = report_page(records, parts=[Section("driving", "Driving", "In < 9 laps.", [])])
+    page = report_page(records, further=[Section("driving", "Driving", "In < 9 laps.", [])])
     assert '<a href="#driving">' in page and '<h2 id="driving">Driving</h2>' in page
 
 

@@ -19,7 +19,7 @@ def report_markdown(
     records: Sequence[Record],
     studies: Sequence[StudyRecord] = (),
     folder: str = "figures",
-    parts: Sequence[Section] = (),
+    further: Sequence[Section] = (),
 ) -> str:
     """The page; its figures are files in `folder`.
 
@@ -27,7 +27,7 @@ def report_markdown(
         records: at least one; of one configuration per task, protocol, method and seed.
         studies: records of studies.
         folder: of the figures, relative to the page.
-        parts: further sections.
+        further: further sections.
     """
     rows, groups = table_rows(records), group_records(records)
     blocks = [
@@ -40,7 +40,7 @@ def report_markdown(
         if any(kind == protocol for _, kind in groups):
             blocks.append(f"## {protocol.capitalize()} protocol\n\n{PROTOCOL_TEXT[protocol]}")
             blocks += [_metric(groups, rows, protocol, metric) for metric in SHOWN]
-    blocks += sections_markdown(records, studies, folder, parts)
+    blocks += sections_markdown(records, studies, folder, further)
     blocks.append("## Notes\n\n" + "\n".join(f"- {note}" for note in notes_of(records)))
     return "\n\n".join(blocks) + "\n"
 

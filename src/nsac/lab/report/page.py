@@ -37,17 +37,17 @@ numbers.</figcaption>
 """Interactive figures of one task and protocol, which the script fills."""
 
 
-def report_page(records: Sequence[Record], studies: Sequence[StudyRecord] = (), parts: Sequence[Section] = ()) -> str:
+def report_page(records: Sequence[Record], studies: Sequence[StudyRecord] = (), further: Sequence[Section] = ()) -> str:
     """The page, with styles, script, data and images in it; it loads no other file.
 
     Args:
         records: at least one; of one configuration per task, protocol, method and seed.
         studies: records of studies.
-        parts: further sections.
+        further: further sections.
     """
     rows, groups = table_rows(records), group_records(records)
     tasks = list(dict.fromkeys(task for task, _ in groups))
-    links = links_html(records, studies, parts) + "".join(f'<a href="#{task}">{task}</a>' for task in tasks)
+    links = links_html(records, studies, further) + "".join(f'<a href="#{task}">{task}</a>' for task in tasks)
     sections = "\n".join(_task_section(task, groups, rows) for task in tasks)
     data = json.dumps({f"{t} {p}": _figure_data(some) for (t, p), some in groups.items()}, allow_nan=False)
     data = data.replace("</", "<\\/")  # a browser ends a script at the first closing tag, even inside a string
@@ -77,7 +77,7 @@ from it (paired t-test over seeds, level {LEVEL}, no correction for multiple com
 {overview_table(groups, rows)}
 <h2 id="paper">Comparison with the paper</h2>
 {paper_comparison(rows)}
-{sections_html(records, studies, parts)}
+{sections_html(records, studies, further)}
 {sections}
 <h2 id="notes">Notes</h2>
 <ul class="notes">{notes}</ul>

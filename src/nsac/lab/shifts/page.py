@@ -1,5 +1,6 @@
 """The tables of the shift suite as a page of the documentation, and as a section of the report."""
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false
 # (the type checker takes a group of a frame for a number)
 
 import pandas as pd

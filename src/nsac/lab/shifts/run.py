@@ -25,7 +25,7 @@ COMPARED: dict[str, Callable[[AbstractProblem, int], AbstractMethod]] = {
     },
 }
 """Name of a method to the function that builds it. `nsac, likelihood` is the same model without separation term.
-Reference detectors that need no method, and those on the features of `gmle`, are evaluated beside `gmle` and `nsac`."""
+Runs of `gmle` also evaluate reference detectors, on inputs and on its features; runs of `nsac`, on descriptions."""
 
 CONFIGS = {
     # One row with long tails can have a loss of millions. Its gradient is clipped, so training need not stop.

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from nsac.lab.datasets import Spirals, make_spirals
-from nsac.lab.tasks.spirals import PARTS, PROBLEM, columns
+from nsac.lab.tasks.spirals import PROBLEM, SPLIT_ROWS, columns
 from nsac.methods import AbstractTrainable, NSACMethod
 from nsac.training import Progress, TensorData, TrainConfig, train
 from nsac.uncertainty import Prediction
 
-TRAIN, TEST = PARTS["train"], PARTS["test"]
-VALIDATION = slice(PARTS["validation"].start, PARTS["calibration"].stop)
+TRAIN, TEST = SPLIT_ROWS["train"], SPLIT_ROWS["test"]
+VALIDATION = slice(SPLIT_ROWS["validation"].start, SPLIT_ROWS["calibration"].stop)
 """Spirals by number, as in the task; nothing is calibrated here, so validation has the calibration split as well."""
 
 BATCH_SIZE, QUERIES_PER_STEP = 32, 16

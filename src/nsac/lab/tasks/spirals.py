@@ -9,7 +9,9 @@ from nsac.lab.tasks.base import Protocols, TableSplit, Task, task
 from nsac.methods import SeriesProblem
 from nsac.models import NetworkConfig
 
-PARTS = {"train": slice(0, 200), "validation": slice(200, 225), "calibration": slice(225, 250), "test": slice(250, 300)}
+SPLIT_ROWS = {
+    "train": slice(0, 200), "validation": slice(200, 225), "calibration": slice(225, 250), "test": slice(250, 300),
+}  # fmt: skip
 """Spirals by number; each is generated independently."""
 
 GROUPS = {"interpolation": slice(0, 75), "extrapolation": slice(75, 150)}
@@ -41,16 +43,18 @@ _SOUND = (
 def build(protocol: Protocols, seed: int, spirals: Spirals) -> Task:
     """The task for spirals that were generated already; positions need no scaling."""
     identity = torch.tensor(0.0), torch.tensor(1.0)
-    parts = {part: TableSplit(*identity, **columns(spirals, rows)) for part, rows in PARTS.items() if part != "train"}
-    parts["train"] = TableSplit(*identity, **_dealt(columns(spirals, PARTS["train"]), seed))
+    splits = {}
+    for split, rows in SPLIT_ROWS.items():
+        data = columns(spirals, rows)
+        splits[split] = TableSplit(*identity, **(_dealt(data, seed) if split == "train" else data))
     text = _PAPER if protocol == "paper" else _SOUND
-    return Task("spiral", protocol, seed, text, "radius 1", PROBLEM, **parts, naive=("mean",), groups=GROUPS)
+    return Task("spiral", protocol, seed, text, "radius 1", PROBLEM, **splits, naive=("mean",), groups=GROUPS)
 
 
-def columns(data: Spirals, rows: slice) -> dict[str, Tensor]:
+def columns(spirals: Spirals, rows: slice) -> dict[str, Tensor]:
     """Some spirals as columns of a `SeriesProblem`, each queried at all times."""
-    x, y = data.x[rows], data.y[rows]
-    return {"x": x, "y": y, "times": data.times[rows], "query_times": data.query_times.expand(len(x), -1)}
+    x, y = spirals.x[rows], spirals.y[rows]
+    return {"x": x, "y": y, "times": spirals.times[rows], "query_times": spirals.query_times.expand(len(x), -1)}
 
 
 def _dealt(columns: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
