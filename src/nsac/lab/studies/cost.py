@@ -97,16 +97,16 @@ def sheets(found: Found) -> list[Sheet]:
 
 
 _HEAD = (
-    "method", "seconds", "relative to nsac", "sequences/s", "MB", "parameters",
-    "s, paper", "seq/s, paper", "MB, paper", "parameters, paper",
+    "method", "s", "ratio", "seq/s", "MB", "params", "s, paper", "seq/s, paper", "MB, paper", "params, paper",
 )  # fmt: skip
 _NOTE = (
-    "Seconds are CPU seconds of one thread, mean and standard deviation of five passes; each method runs in its own "
-    "process. MB is the peak memory of a prediction minus the memory that the process held before. torch-nac is the "
-    "package of the paper's authors, its NSAC at the same sizes; it is measured if the extra `race` is installed. The "
-    "paper's numbers are from a T4 GPU. They cannot be compared with ours, only with each other: the paper's ensemble "
-    "has the throughput and the parameters of one network but takes nearly three times as long, and one sequence in "
-    "39 s would be 0.026 per second, not 0.07."
+    "Times (s) are CPU seconds of one thread, mean and standard deviation of five passes; each method runs in its own "
+    "process. Ratio is the time relative to nsac. MB is the peak memory of a prediction minus the memory that the "
+    "process held before. Params is the number of parameters. torch-nac is the package of the paper's authors, its "
+    "NSAC at the same sizes; it is measured if the extra `race` is installed. The paper's numbers are from a T4 GPU. "
+    "They cannot be compared with ours, only with each other: the paper's ensemble has the throughput and the "
+    "parameters of one network but takes nearly three times as long, and one sequence in 39 s would be 0.026 per "
+    "second, not 0.07."
 )
 
 STUDY = Study("cost", "Time, memory and size", "Table 4", "", run, sheets, apart=True)

@@ -49,14 +49,15 @@ def sheets(found: Found) -> list[Sheet]:
         rows.append(row)
     head = ["in %"]
     for regime in REGIMES:
-        head += [f"{regime}, ours", "paper"]
+        head += [regime, "paper"]
     return [Sheet("Error of freezing the gates", head, rows, _NOTE)]
 
 
 _NOTE = (
     "Errors of the logit's mean and standard deviation are in % of their range. The variation of a gate is its range "
     "within an update, in % of its mean magnitude. Error / bound is the largest error in % of its bound; the theorem "
-    "guarantees at most 100. The paper does not define its numbers, so ours need not agree with them."
+    "guarantees at most 100. The columns `paper` have the numbers of the paper, which does not define them; ours need "
+    "not agree."
 )
 
 

@@ -75,9 +75,9 @@ def sheets(found: Found) -> list[Sheet]:
         if finite:
             lowest = min(finite, key=finite.__getitem__)
             best.append((NAMES[name], metric.replace("_", " "), lowest, paper_table("figure_8")[name]))
-    head = ("hyperparameter", "value", "n", "MSE, interp.", "MAE, interp.", "MSE, extrap.", "MAE, extrap.", "CRPS")
+    head = ("parameter", "value", "n", "MSE, interp.", "MAE, interp.", "MSE, extrap.", "MAE, extrap.", "CRPS")
     return [
-        Sheet("Best values", ("hyperparameter", "metric", "best, ours", "best, paper"), best, _BEST_NOTE),
+        Sheet("Best values", ("parameter", "metric", "best, ours", "best, paper"), best, _BEST_NOTE),
         Sheet("Scores by value", head, rows, _NOTE),
     ]
 

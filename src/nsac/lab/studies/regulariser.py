@@ -48,14 +48,15 @@ def sheets(found: Found) -> list[Sheet]:
             printed = paper["with" if on else "without"]
             pairs = ["/".join(f"{n:.4f}" for n in printed[f"{half}_{name}"]) for name in ("mse", "mae")]
             rows.append((half, "yes" if on else "no", *scores, *pairs))
-    head = ("half", "regulariser", "MSE", "MAE", "aleatoric std", "epistemic std", "MSE, paper", "MAE, paper")
+    head = ("half", "on", "MSE", "MAE", "aleat.", "epist.", "MSE, paper", "MAE, paper")
     return [Sheet("Scores with and without the separation regulariser", head, rows, _NOTE)]
 
 
 _NOTE = (
-    "Errors are against noisy positions; the noise alone has MSE 0.0004. The paper gives two errors per model, under "
-    "'aleatoric' and 'epistemic', without defining them; a mean has one error. Its spirals differ from ours, which "
-    "turn in both directions and vary by 20 %."
+    "On: whether the regulariser is used. Aleat., epist.: aleatoric and epistemic standard deviation. Errors are "
+    "against noisy positions; the noise alone has MSE 0.0004. The paper gives two errors per model, under 'aleatoric' "
+    "and 'epistemic', without defining them; a mean has one error. Its spirals differ from ours, which turn in both "
+    "directions and vary by 20 %."
 )
 
 
