@@ -1,26 +1,36 @@
+import re
+
 import pytest
-from typer.testing import CliRunner
 
-from nsac.cli.main import app
+import nsac
+from support.cli import call
 
-run = CliRunner().invoke
-
-
-def test_demo_prints_scores_beside_a_naive_forecast_and_draws(tmp_path):
-    out = tmp_path / "new folder" / "demo.png"
-    result = run(app, ["demo", "--steps", "3", "--out", str(out)])
-    assert result.exit_code == 0, result.output
-    for word in ("interpolation", "extrapolation", "mean trajectory", "MSE", "NLL", "CRPS", "90 %"):
-        assert word in result.output
-    assert out.read_bytes().startswith(b"\x89PNG")
+COMMANDS = [
+    "", "demo", "bench", "bench list", "bench run", "bench table", "bench report", "bench study", "bench figure",
+    "bench shifts", "bench growth", "data", "data list", "data fetch", "data info",
+]  # fmt: skip
+DEPRECATED = ["--methods", "--metrics", "--markdown", "--page", "frozen", "ablation"]
 
 
-@pytest.mark.parametrize("command", ["", "demo", "bench", "bench study"])
-def test_every_command_explains_itself(command):
-    result = run(app, [*command.split(), "--help"])
-    assert result.exit_code == 0 and "Usage" in result.output
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_help(command):
+    assert "Usage" in call(*command.split(), "--help").output
 
 
-def test_no_steps_is_refused():
-    result = run(app, ["demo", "--steps", "0"])
-    assert result.exit_code == 2
+@pytest.mark.parametrize("command", COMMANDS)
+def test_deprecated_spellings_are_not_in_the_help(command):
+    words = re.findall(r"[\w-]+", call(*command.split(), "--help").output)
+    assert not set(words) & set(DEPRECATED)
+
+
+def test_the_version_is_printed():
+    assert call("--version").output == f"nsac {nsac.__version__}\n"
+
+
+def test_the_help_lists_the_commands_of_a_model_and_the_groups():
+    output = call("--help").output
+    assert all(f" {name} " in output for name in ("fit", "predict", "evaluate", "export", "demo", "bench", "data"))
+
+
+def test_an_unknown_command_exits_with_code_2():
+    call("nothing", code=2)

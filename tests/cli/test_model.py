@@ -170,7 +170,7 @@ def test_what_cannot_be_fitted_is_one_line_and_leaves_nothing(folder, tmp_path, 
         ("x,y\n" + "".join(f",{i}\n" for i in range(30)), "Column 'x'"),
         ("y\n1\n2\n3\n", "no columns but the target"),
         ("x,y\n1,\n2,\n", "no row with a known target"),
-        ("x,y\n" + "".join(f"{i},{i}\n" for i in range(20)) + "4,abc\n", "'y' holds numbers, but 'abc' in row 21"),
+        ("x,y\n" + "".join(f"{i},{i}\n" for i in range(20)) + "4,abc\n", "'y' is numeric, but row 21 contains 'abc'"),
         (b"\x00\x01\x02PK", "binary data"),
     ],
 )

@@ -1,23 +1,16 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from nsac.cli.main import app
-from nsac.lab.grid.config import run_config
-from nsac.lab.grid.store import Store
 from nsac.lab.studies import run as running
-from support.runs import a_record, a_study_record
-
-
-def call(*arguments, code=0):
-    result = CliRunner().invoke(app, ["bench", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result.stdout if code == 0 else result.output
+from support.cli import call
+from support.runs import a_study_record
 
 
 @pytest.fixture
 def pretend(monkeypatch):
+    """Settings that take no time; those with a `topk` of 32 fail."""
+
     def run(setting):
         if setting.config.get("topk") == 32:
             raise MemoryError("too much")
@@ -28,45 +21,59 @@ def pretend(monkeypatch):
     monkeypatch.setattr(running, "run_setting", run)
 
 
-def test_a_dry_run_says_what_would_run(tmp_path):
-    told = call("study", "cost", "--dry-run", "--out", tmp_path / "none")
-    assert told.startswith("7 settings, 0 done, 7 to do:") and "cost: method torch-nac, seed 0" in told
-    told = json.loads(call("study", "--dry-run", "--json", "--out", tmp_path / "none"))
-    assert told["settings"] == len(told["todo"]) and {row["study"] for row in told["todo"]} == {
+def test_a_dry_run_prints_the_planned_settings(tmp_path):
+    output = call("bench", "study", "cost", "--dry-run", "--out", tmp_path).stdout
+    assert output.startswith("7 settings, 0 done, 7 to do:") and "cost: method torch-nac, seed 0" in output
+
+
+def test_by_default_all_studies_are_planned(tmp_path):
+    plan = json.loads(call("bench", "study", "--dry-run", "--json", "--out", tmp_path).stdout)
+    assert plan["settings"] == len(plan["todo"]) and {row["study"] for row in plan["todo"]} == {
         "regulariser", "freezing", "cost", "hyperparameters", "lengths",
     }  # fmt: skip
+
+
+def test_a_dry_run_makes_no_folder(tmp_path):
+    call("bench", "study", "--dry-run", "--out", tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
-def test_a_study_prints_its_tables_and_goes_on_where_it_stopped(tmp_path, pretend):
-    told = call("study", "cost", "--out", tmp_path)
-    assert "37278" in told and "7 of 7 settings have a record" in told
-    told = call("study", "cost", "lengths", "--json", "--out", tmp_path, code=1)
-    told = json.loads(told.splitlines()[-1])
-    assert told["settings"] == 27 and told["done"] == 23 and "MemoryError: too much" in told["failed"][0]["error"]
+def test_settings_are_chosen_by_seed(tmp_path):
+    arguments = ("freezing", "--seeds", "1-2", "--dry-run", "--json", "--out", tmp_path)
+    plan = json.loads(call("bench", "study", *arguments).stdout)
+    assert [row["seed"] for row in plan["todo"]] == [1, 2]
 
 
-def test_figures_are_files_and_the_report_has_the_studies(tmp_path, pretend):
-    call("study", "lengths", "--out", tmp_path / "studies", code=1)
+def test_a_study_prints_its_table(tmp_path, pretend):
+    output = call("bench", "study", "cost", "--out", tmp_path).stdout
+    assert "37278" in output and "7 of 7 settings have a record" in output
+
+
+def test_a_study_resumes_where_it_stopped(tmp_path, pretend, monkeypatch):
+    call("bench", "study", "cost", "--out", tmp_path)
+    monkeypatch.setattr(running, "run_setting", lambda setting: pytest.fail("it ran again"))
+    assert "7 of 7 settings have a record" in call("bench", "study", "cost", "--out", tmp_path).stdout
+
+
+def test_a_failed_setting_is_reported_and_the_others_are_kept(tmp_path, pretend):
+    outcome = json.loads(call("bench", "study", "lengths", "--json", "--out", tmp_path, code=1).stdout)
+    assert outcome["settings"] == 20 and outcome["done"] == 16
+    assert "MemoryError: too much" in outcome["failed"][0]["error"]
+
+
+def test_figures_are_png_files(tmp_path, pretend):
+    call("bench", "study", "lengths", "--out", tmp_path / "studies", code=1)
     places = ("--records", tmp_path / "bench", "--studies", tmp_path / "studies")
-    rows = json.loads(call("figure", "--out", tmp_path / "figures", "--json", *places))
-    assert [row["name"] for row in rows] == ["lengths"] and (tmp_path / "figures" / "lengths.png").exists()
-    config = run_config("boston", "paper", "nsac", 0)
-    Store(tmp_path / "bench").write(a_record(
-        key=config.key, config=config.to_dict(), metrics={"mse": 0.1, "crps": 0.1}, versions={"torch": "2"},
-        pit={"raw": [1], "calibrated": [1]},
-    ))  # fmt: skip
-    page, text = tmp_path / "page.html", tmp_path / "docs" / "results.md"
-    call("report", "--out", tmp_path / "bench", "--studies", tmp_path / "studies", "--page", page, "--markdown", text)
-    assert "Cost of long sequences" in page.read_text() and "data:image/png" in page.read_text()
-    assert "](figures/lengths.png)" in text.read_text() and (text.parent / "figures" / "lengths.png").exists()
+    (row,) = json.loads(call("bench", "figure", "--out", tmp_path / "figures", "--json", *places).stdout)
+    assert row["name"] == "lengths" and (tmp_path / "figures" / "lengths.png").exists()
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
-    (("study", "none"), "There is no study 'none'. Known are: regulariser"),
-    (("figure", "none"), "There is no figure 'none'. Known are: spiral"),
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("study", "none"), "There is no study 'none'. Available: regulariser"),
+    (("study", "cost", "--seeds", "9"), "No setting of cost has a seed of `--seeds 9`"),
+    (("figure", "none"), "There is no figure 'none'. Available: spiral"),
     (("figure", "spiral", "--records", "none", "--studies", "none"), "have no records for it"),
 ])  # fmt: skip
-def test_what_is_wrong_is_one_line_and_exit_code_2(arguments, told):
-    lines = call(*arguments, code=2).splitlines()
-    assert len(lines) == 1 and told in lines[0]
+def test_an_error_is_one_line_and_exit_code_2(arguments, message):
+    lines = call("bench", *arguments, code=2).output.splitlines()
+    assert len(lines) == 1 and message in lines[0]

@@ -33,7 +33,7 @@ def test_columns_that_are_not_seen_do_not_matter(tokens, generator):
     for a, b in zip(encoder({"x": x}), encoder({"x": hidden}), strict=True):
         assert (a is b) or torch.equal(a, b)
     assert torch.equal(encoder.describe({"x": x}), encoder.describe({"x": hidden}))
-    assert encoder.describe({"x": x}).shape == (5, 1, encoder.described)
+    assert encoder.describe({"x": x}).shape == (5, 1, encoder.description_dim)
 
 
 def test_a_missing_feature_leaves_its_token_out_of_attention(generator):
@@ -43,7 +43,7 @@ def test_a_missing_feature_leaves_its_token_out_of_attention(generator):
     encoded = network.encoder({"x": x})
     poisoned = encoded._replace(tokens=encoded.tokens.clone())
     poisoned.tokens[:, 2] = 1e6
-    one, two = (network.attention(e.tokens, mask=e.mask, query=e.query) for e in (encoded, poisoned))
+    one, two = network.attend(encoded), network.attend(poisoned)
     assert torch.equal(one, two)
 
 

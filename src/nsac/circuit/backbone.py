@@ -59,8 +59,8 @@ class Backbone(nn.Module):
 
 def _through(synapses: Synapses, cells: Tensor, gain: float) -> Tensor:
     r"""The gain times $(W^T\tanh z + b)$, given $s = (1 + \tanh z)/2$: that is gain $(2 W^T s + b - W^T 1)$."""
-    weight = gain * synapses.matrix().mT
-    shift = -weight.sum(1, keepdim=True)
-    if synapses.biased:
-        shift = shift + gain * synapses.bias[:, None]
-    return torch.addmm(shift, 2 * weight, cells.flatten(1)).unflatten(1, cells.shape[1:])
+    weight = synapses.matrix().mT
+    total = weight.sum(1, keepdim=True)
+    shift = synapses.bias[:, None] - total if synapses.biased else -total
+    out = torch.addmm(shift, weight, cells.flatten(1), beta=gain, alpha=2 * gain)
+    return out.unflatten(1, cells.shape[1:])

@@ -1,3 +1,3 @@
-"""The command line: parse, call, print."""
+"""The command line: parses arguments, calls the library, prints results."""
 
 from nsac.cli.main import main as main

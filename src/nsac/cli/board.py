@@ -1,4 +1,4 @@
-"""A live board of runs: what runs, what is done, the time left."""
+"""A live display of a benchmark: running and finished runs, and the estimated time left."""
 
 import time
 from collections import defaultdict
@@ -14,12 +14,12 @@ from nsac.lab.grid.config import RunConfig
 from nsac.lab.grid.executor import AbstractExecutor, Event
 from nsac.lab.grid.store import Record
 
-UNKNOWN = 60.0
-"""Seconds a run is thought to take before any was seen."""
+DEFAULT_RUN_SECONDS = 60.0
+"""Estimated duration of a run before any run has finished."""
 
 
 class Board:
-    """Told what happens, it shows where a grid stands; where there is no terminal, a line per run that ended.
+    """Shows the progress of a benchmark; without a terminal, it prints one line per finished run.
 
         with Board(console, todo, executor) as board:
             for event in execute(todo, store, executor):
@@ -28,8 +28,8 @@ class Board:
     Args:
         console: where to draw.
         todo: runs that have no record yet.
-        executor: says how many run at a time.
-        known: records of earlier runs; how long they took is what others are thought to take.
+        executor: where the runs are executed; its number of workers enters the estimate of the time left.
+        known: records of earlier runs, whose durations are used to estimate those of other runs.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class Board:
         self.todo = {config.name: config for config in todo}
         self.total, self.done, self.failed = len(self.todo), 0, 0
         self.running: dict[str, float] = {}
-        self._took: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        self._durations: dict[tuple[str, ...], list[float]] = defaultdict(list)
         for record in known:
-            self._learn(record)
+            self._remember(record)
         self._live: Live | None = None
 
     def __enter__(self) -> "Board":
@@ -50,13 +50,13 @@ class Board:
             self._live.start()
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def __call__(self, event: Event) -> None:
-        """Take notice."""
+        """Update the display."""
         name = event.config.name
         if event.kind == "start":
             self.running[name] = time.monotonic()
@@ -66,26 +66,26 @@ class Board:
         title = f"{config.task} {config.protocol} {config.method} {config.seed}"
         if event.record is not None:
             self.done += 1
-            self._learn(event.record)
+            self._remember(event.record)
             crps, seconds = event.record.metrics.get("crps"), event.record.seconds.get("total_wall", 0.0)
-            told = f"{title}: CRPS {'not finite' if crps is None else f'{crps:.4g}'}, {seconds:.0f} s"
+            message = f"{title}: CRPS {'not finite' if crps is None else f'{crps:.4g}'}, {seconds:.0f} s"
         else:
             self.failed += 1
-            told = f"{title}: failed. {event.error}"
-        self.console.print(f"{self.done + self.failed}/{self.total} {told}", markup=False, highlight=False)
+            message = f"{title}: failed. {event.error}"
+        self.console.print(f"{self.done + self.failed}/{self.total} {message}", markup=False, highlight=False)
 
     def seconds_left(self) -> float:
-        """Of the whole grid, from what runs like these took."""
+        """Estimated time until all runs have finished."""
         now = time.monotonic()
         each = [max(0.0, self.expected(c) - (now - self.running.get(c.name, now))) for c in self.todo.values()]
         return sum(each) / max(1, min(self.executor.workers, len(each)))
 
     def expected(self, config: RunConfig) -> float:
-        """Seconds of a run: the mean of the same on other seeds, or else of its method, or else of all."""
+        """Estimated seconds of a run: the mean over other seeds of the run, else over its method, else over all."""
         for key in _keys(config):
-            if self._took[key]:
-                return sum(self._took[key]) / len(self._took[key])
-        return UNKNOWN
+            if self._durations[key]:
+                return sum(self._durations[key]) / len(self._durations[key])
+        return DEFAULT_RUN_SECONDS
 
     def __rich__(self) -> Group:
         failed = f", {self.failed} failed" if self.failed else ""
@@ -94,15 +94,15 @@ class Board:
         now = time.monotonic()
         for name, start in self.running.items():
             if (config := self.todo.get(name)) is not None:
-                took = f"{_duration(now - start)} of about {_duration(self.expected(config))}"
-                table.add_row(config.task, config.protocol, config.method, f"seed {config.seed}", took)
+                elapsed = f"{_duration(now - start)} of about {_duration(self.expected(config))}"
+                table.add_row(config.task, config.protocol, config.method, f"seed {config.seed}", elapsed)
         bar = ProgressBar(total=max(1, self.total), completed=self.done + self.failed, width=40)
         return Group(Text(head), bar, table)
 
-    def _learn(self, record: Record) -> None:
+    def _remember(self, record: Record) -> None:
         if (seconds := record.seconds.get("total_wall")) is not None:
             for key in _keys(record):
-                self._took[key].append(seconds)
+                self._durations[key].append(seconds)
 
 
 def _keys(run: RunConfig | Record) -> list[tuple[str, ...]]:
@@ -112,4 +112,6 @@ def _keys(run: RunConfig | Record) -> list[tuple[str, ...]]:
 def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

@@ -1,33 +1,36 @@
-"""`nsac data`: what data there is, where it is, what is in it."""
+"""`nsac data`: list, download and describe the data sets of the benchmarks."""
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nsac.cli.common import AsJson, stop
+from nsac.cli.common import AsJson, check_names, console, one_line_errors, status, stop
 
-data = typer.Typer(no_args_is_help=True, help="Real data: list, fetch, look at.")
-console = Console(markup=False, emoji=False)  # what is printed is data: brackets and colons stay as they are
+if TYPE_CHECKING:
+    from nsac.lab.datasets.catalog import Source
 
-Names = Annotated[list[str], typer.Argument(help="Names of `nsac data list`, or `all`.")]
+data = typer.Typer(no_args_is_help=True, help="Public data sets of the benchmarks: list, download, describe.")
+
+HEADINGS = {"description": "description", "citation": "citation", "licence": "licence", "homepage": "homepage"}
+"""Facts about a data set and their headings."""
+
+SCORES = {"mse": "MSE", "nll": "NLL", "crps": "CRPS", "coverage_90": "90 % PI"}
+"""Scores of the baselines and their headings."""
 
 
 @data.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """All data sets, and whether they are here."""
-    from nsac.lab.datasets import DataError, catalog
+    """List all data sets, and whether they are on this machine."""
+    from nsac.lab.datasets import catalog
     from nsac.lab.datasets.store import present
 
-    try:
+    with one_line_errors():
         rows = [(source, present(name)) for name, source in catalog().items()]
-    except DataError as err:
-        stop(err)
     if as_json:
-        fields = ("name", "description", "citation", "licence", "address", "size")
+        fields = ("name", "description", "citation", "licence", "homepage", "size")
         print(json.dumps([{**{f: getattr(s, f) for f in fields}, "here": here} for s, here in rows]))
         return
     table = Table("name", "MB", "here", "description")
@@ -37,75 +40,81 @@ def list_(as_json: AsJson = False) -> None:
 
 
 @data.command()
-def fetch(names: Names) -> None:
-    """Find files in NSAC_DATA or the cache, download what is missing, check everything."""
+def fetch(names: Annotated[list[str], typer.Argument(help="Data sets of `nsac data list`, or `all`.")]) -> None:
+    """Download missing files and verify checksums. Files are looked up in NSAC_DATA, then in the cache."""
     from nsac.lab.datasets import DataError, catalog, locate
 
-    failed = []
-    for source in _sources(*(catalog() if names == ["all"] else names)):
-        for file in source.files:
-            try:
-                console.print(f"{source.name}: {locate(file.path)}", soft_wrap=True)
-            except DataError as err:
-                failed.append(err)
+    known, failed = catalog(), []
+    chosen = list(known) if names == ["all"] else names
+    check_names("data set", chosen, list(known))
+    with one_line_errors():
+        for source in (known[name] for name in chosen):
+            for file in source.files:
+                try:
+                    console.print(f"{source.name}: {locate(file.path)}", soft_wrap=True)
+                except DataError as err:
+                    failed.append(err)
     if failed:
         stop(*failed)
 
 
 @data.command()
 def info(
-    name: Annotated[str, typer.Argument(help="A name of `nsac data list`.")],
-    seed: Annotated[int, typer.Option(min=0, help="Of the splits the naive numbers are for.")] = 0,
+    name: Annotated[str, typer.Argument(help="A data set of `nsac data list`.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the data splits on which the baselines are scored.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Whose it is, what is in it, the tasks made of it, and how well naive methods do there."""
-    from nsac.lab.datasets import DataError, summarise
-    from nsac.lab.tasks.naive import lacking, naive_numbers
+    """Describe a data set: source, licence, columns, benchmark tasks, and the scores of baselines on them."""
+    from nsac.lab.datasets import catalog, summarise
+    from nsac.lab.tasks.baselines import baseline_scores, lacking
 
-    (source,) = _sources(name)
-    try:
-        with console.status(f"reading {name}"):
+    check_names("data set", [name], list(catalog()))
+    source = catalog()[name]
+    with one_line_errors():
+        with status(f"reading {name}"):
             columns = summarise(name)
-        with console.status("scoring naive methods"):
-            naive, skipped = naive_numbers(name, seed), lacking(name)
-    except DataError as err:
-        stop(err)
+        with status("scoring baselines"):
+            baselines, skipped = baseline_scores(name, seed), lacking(name)
     if as_json:
-        about = {field: getattr(source, field) for field in ("name", "description", "citation", "licence", "address")}
-        files = [{"path": file.path, "sha256": file.sha256, "size": file.size} for file in source.files]
         frame = json.loads(columns.to_json(orient="records", date_format="iso") or "[]")
         absent = [{"task": task, "protocol": p, "needs": needs} for (task, p), needs in skipped.items()]
-        print(json.dumps({**about, "files": files, "columns": frame, "naive": naive, "skipped": absent}))
+        facts = {**_facts(source), "columns": frame, "baselines": baselines, "skipped": absent}
+        print(json.dumps({**facts, "naive": baselines}))  # `naive`: the key of earlier versions, for one release
         return
-    for field in ("description", "citation", "licence", "address"):
-        console.print(Text.assemble((field, "bold"), f": {getattr(source, field)}"), soft_wrap=True)
-    for file in source.files:
-        console.print(f"  {file.path}  {file.size} bytes  sha256 {file.sha256 or 'not known'}", soft_wrap=True)
+    _print_source(source)
     table = Table(*columns.columns)
     for row in columns.itertuples(index=False):
-        table.add_row(*(f"{v:.6g}" if isinstance(v, float) else str(v) for v in row))
+        table.add_row(*(f"{value:.6g}" if isinstance(value, float) else str(value) for value in row))
     console.print(table)
-    for text in dict.fromkeys(row["text"] for row in naive):
-        rows = [row for row in naive if row["text"] == text]
-        title = f"{rows[0]['task']}, {rows[0]['protocol']} protocol."
-        console.print(Text.assemble((title, "bold"), f" {text}"), soft_wrap=True)
-        table = Table("naive method", "MSE", "NLL", "CRPS", "90 %", caption=f"test part, unit: {rows[0]['unit']}")
-        for row in rows:
-            for group in [key.removesuffix("mse") for key in row if key == "mse" or key.endswith("_mse")]:
-                scores = (f"{row[group + key]:.4g}" for key in ("mse", "nll", "crps", "coverage_90"))
-                table.add_row(", ".join(filter(None, (row["method"], group.rstrip("_")))), *scores)
-        console.print(table)
+    for text in dict.fromkeys(row["text"] for row in baselines):
+        _print_baselines(text, [row for row in baselines if row["text"] == text])
     for (task, protocol), needs in skipped.items():
         others = " ".join(needs)
-        told = f"{task}, {protocol} protocol: not scored, it needs {others} as well. Run `nsac data fetch {others}`."
-        console.print(told, soft_wrap=True)
+        message = f"not scored, it needs {others} as well. Run `nsac data fetch {others}`."
+        console.print(f"{task}, {protocol} protocol: {message}", soft_wrap=True)
 
 
-def _sources(*names: str):
-    from nsac.lab.datasets import catalog
+def _facts(source: "Source") -> dict[str, Any]:
+    facts = {field: getattr(source, field) for field in ("name", *HEADINGS)}
+    files = [{"path": file.path, "sha256": file.sha256, "size": file.size} for file in source.files]
+    return {**facts, "files": files}
 
-    known = catalog()
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        stop(f"There is no data set {unknown[0]!r}. Known are: {', '.join(known)}.")
-    return [known[name] for name in names]
+
+def _print_source(source: "Source") -> None:
+    for field, heading in HEADINGS.items():
+        console.print(Text.assemble((heading, "bold"), f": {getattr(source, field)}"), soft_wrap=True)
+    for file in source.files:
+        console.print(f"  {file.path}  {file.size} bytes  sha256 {file.sha256 or 'unknown'}", soft_wrap=True)
+
+
+def _print_baselines(text: str, rows: list[dict[str, Any]]) -> None:
+    """Print the protocol of a task and the scores of its baselines, a row per baseline and group of test points."""
+    title = f"{rows[0]['task']}, {rows[0]['protocol']} protocol."
+    console.print(Text.assemble((title, "bold"), f" {text}"), soft_wrap=True)
+    caption = f"Test split, unit: {rows[0]['unit']}. 90 % PI: coverage of the 90 % prediction interval."
+    table = Table("baseline", *SCORES.values(), caption=caption)
+    for row in rows:
+        for group in [key.removesuffix("mse") for key in row if key == "mse" or key.endswith("_mse")]:
+            label = ", ".join(filter(None, (row["method"], group.rstrip("_"))))
+            table.add_row(label, *(f"{row[group + score]:.4g}" for score in SCORES))
+    console.print(table)

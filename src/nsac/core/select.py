@@ -82,7 +82,7 @@ def _exact(q, k, topk, mask, positions):
     n_keys = k.shape[-2]
     folds = FOLDS if n_keys >= 4 * FOLDS * topk else 1
     width = -(-n_keys // folds) * folds
-    k = pad(k, (0, 0, 0, width - n_keys)).mT
+    k = (pad(k, (0, 0, 0, width - n_keys)) if width > n_keys else k).mT
     step = min(n_queries, _rows(width))
     # One buffer for all chunks: fresh memory would cost as much as the product that fills it.
     buffer = None if step == n_queries else q.new_empty(batch * heads * step * width)
@@ -94,7 +94,8 @@ def _exact(q, k, topk, mask, positions):
         else:
             out = buffer[: asked[..., 0].numel() * width].view(batch, heads, asked.shape[-2], width)
             scores = torch.matmul(asked, k, out=out)
-        scores[..., n_keys:] = -math.inf
+        if width > n_keys:
+            scores[..., n_keys:] = -math.inf
         if mask is not None:
             scores[..., :n_keys].masked_fill_(mask[:, None, None, :], -math.inf)
         if positions is not None:
@@ -102,7 +103,7 @@ def _exact(q, k, topk, mask, positions):
             later = key_pos[:, None, :] > query_pos[:, rows, None]
             scores[..., :n_keys].masked_fill_(later.unsqueeze(1), -math.inf)
         found.append(_topk(scores, topk, folds))
-    scores, index = (torch.cat(parts, -2) for parts in zip(*found, strict=True))
+    scores, index = _joined(found)
     return index, scores > -math.inf
 
 
@@ -157,7 +158,7 @@ def _sqrt(q, k, topk, mask, positions):
         _probe(q[..., rows, :], None if query_pos is None else query_pos[:, rows], blocks, probes, topk)
         for rows in _chunks(q.shape[-2], max(n_blocks, probes * size))
     ]
-    index, keep = (torch.cat(parts, -2) for parts in zip(*found, strict=True))
+    index, keep = _joined(found)
     index = index.clamp(max=n_keys - 1)
     if order is not None:
         index = order[:, None, None, :].expand(*index.shape[:-1], -1).gather(-1, index)
@@ -185,6 +186,13 @@ def _probe(q, query_pos, blocks, probes, topk):
         scores = scores.masked_fill_(later, -math.inf)
     scores, place = scores.topk(topk, sorted=False)
     return probed.gather(-1, place // size) * size + place % size, scores > -math.inf
+
+
+def _joined(chunks: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Pairs of tensors of chunks of queries, as one pair."""
+    if len(chunks) == 1:
+        return chunks[0]
+    return torch.cat([first for first, _ in chunks], -2), torch.cat([second for _, second in chunks], -2)
 
 
 def _highest(pos: Tensor) -> float | int:

@@ -1,17 +1,19 @@
 """NAC, the deterministic sibling."""
 
+import torch
 from torch import Tensor, nn
 
 from nsac.layers.attention import Attention, Readout, Selection
 from nsac.layers.clock import TimeMode
 from nsac.layers.init import seeded_linear
+from nsac.layers.inputs import Inputs
 
 
 class NAC(nn.Module):
     r"""Neuronal Attention Circuit: attention whose logits solve $da/dt = \gamma - \omega a$ in closed form.
 
-    No noise, no draws. It is the penultimate layer of methods that bring an uncertainty of their own. The arguments are
-    those of `Attention`.
+    It has no noise and no draws, and is the penultimate layer of methods that add an uncertainty of their own. The
+    arguments are those of `Attention`.
     """
 
     def __init__(
@@ -48,12 +50,23 @@ class NAC(nn.Module):
         causal: bool = False,
     ) -> Tensor:
         """Features, (B, d_model) for `"last"`, otherwise (B, Q, d_model). The arguments are those of `NSAC`."""
-        self.attention.check(x, times, mask, query, query_times, causal)
-        features = self.output(self.attention(x, times, mask, query, query_times, causal)[0])
+        inputs = Inputs(x, times, mask, query, query_times, causal)
+        self.attention.check(inputs)
+        features = self.output(self.attention(inputs)[0])
         single = self.attention.readout == "last" and query is None and query_times is None
         return features.squeeze(-2) if single else features
 
-    def trace(self, x, times=None, mask=None, query=None, query_times=None, causal=False) -> dict[str, Tensor]:
+    @torch.no_grad()
+    def trace(
+        self,
+        x: Tensor,
+        times: Tensor | None = None,
+        mask: Tensor | None = None,
+        query: Tensor | None = None,
+        query_times: Tensor | None = None,
+        causal: bool = False,
+    ) -> dict[str, Tensor]:
         """Every cell's potential; see `NSAC.trace`, with gates gamma and omega and without sigma."""
-        self.attention.check(x, times, mask, query, query_times, causal)
-        return self.attention.trace(x, times, mask, query, query_times, causal)
+        inputs = Inputs(x, times, mask, query, query_times, causal)
+        self.attention.check(inputs)
+        return self.attention.trace(self.attention.select(inputs))

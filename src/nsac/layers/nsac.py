@@ -1,15 +1,24 @@
 """NSAC: attention with Ornstein-Uhlenbeck logits, and draws of mean and log standard deviation on top."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from nsac._checks import check_int, check_shape, warn_single_key
+from nsac._checks import check_choice, check_int, check_shape, warn_single_key
 from nsac.layers.attention import Attention, Readout, Selection
 from nsac.layers.clock import TimeMode
+from nsac.layers.describe import describe_queries, description_dim
 from nsac.layers.init import seeded_linear
+from nsac.layers.inputs import Inputs, take_rows
+from nsac.layers.novelty import MAX_TRAINING_INPUTS, Epistemic, Novelty
+from nsac.layers.reader import LinearReader
 from nsac.uncertainty import Prediction
+
+NOVELTY_BATCH = 512
+"""Rows described or predicted at a time by `fit_novelty`."""
 
 
 class Draws(NamedTuple):
@@ -25,17 +34,23 @@ class NSAC(nn.Module):
     Every logit follows $da = \kappa(\phi - a)\,dt + \psi\,dW$ from 0, with gates computed by a sparse circuit from the
     query-key pair, so it is Gaussian in closed form. N draws of the logits share one computation of the gates.
 
+    The default head reads attended values linearly, with weights that depend on the query; it is the model behind all
+    reported numbers. After training, `fit_novelty` sets its epistemic variance from the novelty of an input. With
+    `head="paper"` the layer is the paper's: two linear streams, and an epistemic variance that `NSACLoss` trains.
+
     Args:
         input_dim: features of a token.
         output_dim: numbers to predict.
         d_model: sensory neurons of each kind (query, key, value), over all heads.
         num_heads: heads; must divide `d_model`.
-        topk: keys each query looks at.
+        topk: keys each query attends to.
         sparsity: share of synapses left out, 0.1 to 0.9.
-        readout: who asks. `"last"` valid token, `"all"` tokens, or a number of learned queries.
-        time: `"elapsed"`: the clock sees the time between query and key, so shifting all times changes nothing;
+        readout: the queries: the `"last"` valid token, `"all"` tokens, or a number of learned queries.
+        head: `"linear"` or `"paper"`.
+        hidden: neurons of the linear head's hidden layers.
+        time: `"elapsed"`: the clock reads the time between query and key, so shifting all times changes nothing;
             `"absolute"`: the query's own time; `"none"`: tokens are a set, without times or order.
-        time_scale: how much time is long, about the length of a window.
+        time_scale: characteristic time scale, about the length of a window.
         circuit_units: neurons of the circuit that gates the logits.
         unfolds: recurrent steps of its command neurons.
         selection: `"exact"`, `"sqrt"`, or `"auto"`: exact while that is cheaper.
@@ -48,6 +63,8 @@ class NSAC(nn.Module):
         torch.Size([5, 8, 2])
     """
 
+    novelty: Novelty | None
+
     def __init__(
         self,
         input_dim: int,
@@ -58,6 +75,8 @@ class NSAC(nn.Module):
         sparsity: float = 0.5,
         readout: Readout = "last",
         *,
+        head: Literal["linear", "paper"] = "linear",
+        hidden: int = 64,
         time: TimeMode = "elapsed",
         time_scale: float = 1.0,
         circuit_units: int = 32,
@@ -67,15 +86,24 @@ class NSAC(nn.Module):
     ):
         super().__init__()
         check_int("output_dim", output_dim)
-        self.output_dim = output_dim
+        check_int("hidden", hidden)
+        check_choice("head", head, ("linear", "paper"))
+        self.output_dim, self.head, self.seed = output_dim, head, seed
         self.attention = Attention(
             input_dim, d_model, num_heads, topk, sparsity, readout,
             dynamics="ou", time=time, time_scale=time_scale,
             circuit_units=circuit_units, unfolds=unfolds, selection=selection, seed=seed,
         )  # fmt: skip
-        self.streams = seeded_linear(d_model, 2 * d_model, seed)
-        self.mean = seeded_linear(d_model, output_dim, seed + 1)
-        self.log_std = seeded_linear(d_model, output_dim, seed + 2)
+        if head == "linear":
+            few_outputs = 2 * output_dim < d_model // num_heads
+            self.reader = LinearReader(
+                d_model, d_model, num_heads, hidden, output_dim, project_values=few_outputs, seed=seed
+            )
+        else:
+            self.streams = seeded_linear(d_model, 2 * d_model, seed)
+            self.mean = seeded_linear(d_model, output_dim, seed + 1)
+            self.log_std = seeded_linear(d_model, output_dim, seed + 2)
+        self.novelty = None
 
     def forward(
         self,
@@ -91,42 +119,117 @@ class NSAC(nn.Module):
     ) -> Draws:
         """Draws of the prediction.
 
+        In training mode they are those of the network alone; in evaluation mode, after `fit_novelty`, their variance
+        follows the novelty of the input.
+
         Args:
             x: tokens, (B, T, input_dim).
-            times: when they were observed, (B, T) or (T,). None: regular steps.
+            times: observation times, (B, T) or (T,). None: regular steps.
             mask: (B, T), True = ignore, as in `torch.nn.MultiheadAttention`.
-            query: tokens that ask, (B, Q, input_dim), instead of the read-out.
-            query_times: when to predict, (B, Q) or (Q,), inside or beyond the window.
-            causal: no query sees a later token.
+            query: query tokens, (B, Q, input_dim), instead of the read-out.
+            query_times: times to predict at, (B, Q) or (Q,), inside or beyond the window.
+            causal: no query attends to a later token.
             num_samples: draws N; 0 for the noise-free pass, which counts as one draw.
             generator: source of the noise.
             noise: standard normal numbers of shape (N, topk, B, num_heads, Q) in place of `num_samples` and
-                `generator`, for exported graphs and for the same noise twice.
+                `generator`, for exported graphs and for repeated noise.
 
         Returns:
             mean, log_std: (N, B, output_dim) for `"last"`, otherwise (N, B, Q, output_dim).
         """
-        self.attention.check(x, times, mask, query, query_times, causal)
-        warn_single_key(x.shape[1], self.attention.topk, mask)
-        check_int("num_samples", num_samples, minimum=0)
-        shape = self.attention.noise_shape(x, query, query_times)
+        inputs = self._checked(Inputs(x, times, mask, query, query_times, causal), num_samples)
+        shape = self.attention.noise_shape(inputs)
         if noise is not None:
             check_shape("noise", noise, "(draws, topk, batch, heads, queries)", (-1, *shape))
         elif num_samples:
             noise = torch.randn((num_samples, *shape), generator=generator, dtype=x.dtype, device=x.device)
-        attended = self.attention(x, times, mask, query, query_times, causal, noise)
-        mean, log_std = self.streams(attended).chunk(2, -1)
-        draws = Draws(self.mean(mean), self.log_std(log_std))
-        single = self.attention.readout == "last" and query is None and query_times is None
-        return Draws(*(d.squeeze(-2) for d in draws)) if single else draws
+        return self._draws(inputs, noise, None if self.training else self.novelty)
 
     @torch.no_grad()
-    def predict(self, x: Tensor, *args, num_samples: int = 20, **kwargs) -> Prediction:
-        """The mixture of the draws as a distribution. Takes what `forward` takes; no gradient is kept."""
-        return Prediction(*self(x, *args, num_samples=num_samples, **kwargs))
+    def predict(
+        self,
+        x: Tensor,
+        times: Tensor | None = None,
+        mask: Tensor | None = None,
+        query: Tensor | None = None,
+        query_times: Tensor | None = None,
+        causal: bool = False,
+        num_samples: int = 20,
+        generator: torch.Generator | None = None,
+    ) -> Prediction:
+        """The mixture of the draws as a distribution; the arguments are those of `forward`.
+
+        All rows share the noise, so that a row's prediction does not depend on the other rows. Without a generator
+        the noise is the same every time. No gradient is kept.
+        """
+        inputs = self._checked(Inputs(x, times, mask, query, query_times, causal), num_samples)
+        topk, _, heads, queries = self.attention.noise_shape(inputs)
+        generator = generator or torch.Generator(x.device).manual_seed(0)
+        noise = None
+        if num_samples:
+            shape = (num_samples, topk, 1, heads, queries)
+            noise = torch.randn(shape, generator=generator, dtype=x.dtype, device=x.device)
+        return Prediction(*self._draws(inputs, noise, self.novelty))
 
     @torch.no_grad()
-    def trace(self, x, times=None, mask=None, query=None, query_times=None, causal=False) -> dict[str, Tensor]:
+    def fit_novelty(self, train: Mapping[str, Any], validation: Mapping[str, Any]) -> "NSAC":
+        """Set the epistemic variance from the novelty of inputs, after training; no weight changes.
+
+        The variance is small near the training inputs and approaches that of a standardised target far from them. Its
+        amplitude is calibrated on validation rows: aleatoric and epistemic variance add up to the squared error.
+
+        Args:
+            train: arguments of `forward` by name (`x`, `times`, `mask`, ...), of the training rows.
+            validation: the same for rows that were not trained on, and their targets `y`, shaped as one draw of the
+                mean; NaN where no target was observed. Targets should be standardised.
+
+        Example:
+            >>> layer = NSAC(input_dim=3, output_dim=1)
+            >>> x, y = torch.randn(200, 20, 3), torch.randn(200, 1)
+            >>> _ = layer.fit_novelty({"x": x[:150]}, {"x": x[150:], "y": y[150:]})
+            >>> bool(layer.predict(5 * x).epistemic.mean() > layer.predict(x).epistemic.mean())
+            True
+        """
+        if self.head != "linear":
+            raise ValueError(
+                f"`head` must be 'linear' to have an epistemic variance from novelty. Got {self.head!r} instead. "
+                "Build the layer with head='linear', or train the paper's epistemic variance with NSACLoss."
+            )
+        if "y" not in validation:
+            raise ValueError(f"`validation` must hold the targets 'y'. Got {sorted(validation)} instead.")
+        self.novelty = None
+        rows = len(train["x"])
+        order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))[:MAX_TRAINING_INPUTS].sort().values
+        described = [self._describe(Inputs(**take_rows(train, some))) for some in order.split(NOVELTY_BATCH)]
+        novelty = self._new_novelty()
+        novelty.fit(torch.cat(described))
+        errors, aleatoric, novelties, priors = [], [], [], []
+        for some in torch.arange(len(validation["x"])).split(NOVELTY_BATCH):
+            batch = take_rows(validation, some)
+            y = batch.pop("y")
+            p = self.predict(**batch)
+            check_shape("y", y, "as one draw of the mean", tuple(p.mean.shape))
+            score, prior = novelty(self._describe(Inputs(**batch)))
+            if p.mean.ndim == 3:
+                score, prior = score.unsqueeze(-1), prior.unsqueeze(-1)
+            errors.append((p.mean - y).square())
+            aleatoric.append(p.aleatoric.masked_fill(y.isnan(), torch.nan))
+            novelties.append(score)
+            priors.append(prior)
+        novelty.calibrate(torch.cat(errors), torch.cat(aleatoric), torch.cat(novelties), torch.cat(priors), rows)
+        self.novelty = novelty
+        return self
+
+    @torch.no_grad()
+    def trace(
+        self,
+        x: Tensor,
+        times: Tensor | None = None,
+        mask: Tensor | None = None,
+        query: Tensor | None = None,
+        query_times: Tensor | None = None,
+        causal: bool = False,
+    ) -> dict[str, Tensor]:
         """Potentials of every cell in the noise-free pass, to look inside.
 
         Returns:
@@ -134,10 +237,49 @@ class NSAC(nn.Module):
             inter, command: (B, H, Q, K, neurons), the circuit of each query-key pair.
             kappa, phi, psi: (B, H, Q, K), motor neurons, that is gates.
             t, mu, sigma, weights: (B, H, Q, K), internal time, moments of the logit, attention weight.
-            index: (B, H, Q, K), which key each entry is about.
+            index: (B, H, Q, K), the key of each entry.
         """
-        self.attention.check(x, times, mask, query, query_times, causal)
-        return self.attention.trace(x, times, mask, query, query_times, causal)
+        inputs = Inputs(x, times, mask, query, query_times, causal)
+        self.attention.check(inputs)
+        return self.attention.trace(self.attention.select(inputs))
+
+    def _checked(self, inputs: Inputs, num_samples: int) -> Inputs:
+        self.attention.check(inputs)
+        warn_single_key(inputs.x.shape[1], self.attention.topk, inputs.mask)
+        check_int("num_samples", num_samples, minimum=0)
+        return inputs
+
+    def _draws(self, inputs: Inputs, noise: Tensor | None, novelty: Novelty | None) -> Draws:
+        selected = self.attention.select(inputs)
+        if self.head == "paper":
+            mean, log_std = self.streams(self.attention.attend(selected, noise)).chunk(2, -1)
+            mean, log_std = self.mean(mean), self.log_std(log_std)
+        else:
+            epistemic = None
+            if novelty is not None and noise is not None:
+                epistemic = partial(self._epistemic, novelty, inputs)
+            attend = partial(self.attention.attend, selected)
+            mean, log_std = self.reader(attend, selected.queries, noise, epistemic=epistemic)
+        single = self.attention.readout == "last" and inputs.query is None and inputs.query_times is None
+        return Draws(mean.squeeze(-2), log_std.squeeze(-2)) if single else Draws(mean, log_std)
+
+    def _epistemic(self, novelty: Novelty, inputs: Inputs) -> Epistemic:
+        return novelty.epistemic(self._describe(inputs))
+
+    def _describe(self, inputs: Inputs) -> Tensor:
+        time_scale = None if self.attention.time == "none" else self.attention.time_scale
+        return describe_queries(inputs, self.attention.readout, time_scale)
+
+    def _new_novelty(self) -> Novelty:
+        like = self.reader.direct.weight
+        dim = description_dim(self.attention.input_dim)
+        return Novelty(dim, self.output_dim, self.seed).to(device=like.device, dtype=like.dtype)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Weights that were saved after `fit_novelty` bring their novelty along."""
+        if f"{prefix}novelty.centre" in state_dict and self.novelty is None and self.head == "linear":
+            self.novelty = self._new_novelty()
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:  # noqa: D102
-        return f"output_dim={self.output_dim}"
+        return f"output_dim={self.output_dim}, head={self.head!r}"

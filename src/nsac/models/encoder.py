@@ -6,11 +6,9 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor, nn
 
 from nsac.layers.clock import TimeMode
+from nsac.layers.inputs import Inputs
 
 Batch = dict[str, Tensor]
-
-ROUGHNESS_FLOOR = 1e-2
-"""Added to standard deviations before their logarithm, in units of a standardised input."""
 
 
 class Encoded(NamedTuple):
@@ -21,7 +19,12 @@ class Encoded(NamedTuple):
     times: Tensor | None = None  # (B, T)
     query_times: Tensor | None = None  # (B, Q)
     mask: Tensor | None = None  # (B, T), True = ignore
-    skip: Tensor | None = None  # (B, Q, skip_dim), a straight path to the mean
+    skip: Tensor | None = None  # (B, Q, skip_dim), a direct linear path to the mean
+
+    @property
+    def inputs(self) -> Inputs:
+        """The inputs of attention."""
+        return Inputs(self.tokens, self.times, self.mask, self.query, self.query_times)
 
 
 class AbstractEncoder(nn.Module, ABC):
@@ -30,21 +33,21 @@ class AbstractEncoder(nn.Module, ABC):
     time: ClassVar[TimeMode]
     """the attention's time mode"""
     per_query: ClassVar[bool]
-    """several queries with an output each, or one query"""
+    """whether a row has several queries with outputs each"""
     token_dim: int
     query_dim: int
     skip_dim: int
-    """0: the head sees only what was attended"""
-    asking: int = 1
-    """queries whose outputs make one row, if not `per_query`: output i of query q is column i * asking + q"""
-    described: int
+    """0: the head reads attended values alone"""
+    queries_per_row: int = 1
+    """queries whose outputs make one row, if not `per_query`: output i of query q is column i * Q + q"""
+    description_dim: int
     """numbers of `describe`"""
     time_scale: float = 1.0
 
     @abstractmethod
     def forward(self, batch: Batch) -> Encoded:
-        """Tokens, queries and what goes with them."""
+        """Tokens, queries and what belongs to them."""
 
     @abstractmethod
     def describe(self, batch: Batch) -> Tensor:
-        """What each query's input is like, in fixed numbers, (B, Q, described); no weight can make two alike."""
+        """Fixed numbers that describe the input of each query, (B, Q, description_dim)."""

@@ -9,8 +9,9 @@ from typing_extensions import override
 
 from nsac._checks import check_choice, check_dtype, check_known, check_shape
 from nsac.layers.clock import TimeMode
+from nsac.layers.describe import ROUGHNESS_FLOOR
 from nsac.layers.init import seeded, seeded_linear
-from nsac.models.encoder import ROUGHNESS_FLOOR, AbstractEncoder, Batch, Encoded
+from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
 THUMBNAIL, GRID = 6, 4
 """Pixels of a thumbnail's side, and places of an averaged map."""
@@ -77,7 +78,7 @@ class FrameEncoder(AbstractEncoder):
             self.size, places = (-1, -1), GRID**2
             self.pool = nn.AdaptiveAvgPool2d(GRID)
         self.place = seeded(lambda: nn.Embedding(frames * places, width), seed + 1)
-        self.described = channels * (THUMBNAIL**2 + 2)
+        self.description_dim = channels * (THUMBNAIL**2 + 2)
 
     @override
     def describe(self, batch: Batch) -> Tensor:

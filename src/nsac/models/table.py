@@ -59,7 +59,7 @@ class TableEncoder(AbstractEncoder):
             self.value = seeded(lambda: _PerFeature(numbers, width), seed)
         self.query = seeded_linear(self.skip_dim, width, seed + 1)
         self.sizes = [n + 1 for n in levels]
-        self.described = numbers * (2 if missing else 1) + sum(self.sizes)
+        self.description_dim = numbers * (2 if missing else 1) + sum(self.sizes)
 
     @override
     def describe(self, batch: Batch) -> Tensor:

@@ -9,8 +9,9 @@ from typing_extensions import override
 
 from nsac._checks import check_dtype, check_known, check_shape
 from nsac.layers.clock import TimeMode
+from nsac.layers.describe import ROUGHNESS_FLOOR
 from nsac.layers.init import seeded, seeded_linear, seeded_mlp
-from nsac.models.encoder import ROUGHNESS_FLOOR, AbstractEncoder, Batch, Encoded
+from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
 MIN_RELATIVE_AMPLITUDE = 0.3
 """Over the typical one, the amplitude that a window has at least: one at rest must not be blown up."""
@@ -83,7 +84,7 @@ class WindowEncoder(AbstractEncoder):
         seed: int = 0,
     ):
         super().__init__()
-        self.targets, self.asking = list(targets), max(1, len(targets))
+        self.targets, self.queries_per_row = list(targets), max(1, len(targets))
         self.length, self.variables, self.missing, self.relative = length, variables, missing, bool(amplitudes)
         if self.relative:
             self.register_buffer("amplitudes", torch.tensor(list(amplitudes)))
@@ -96,7 +97,7 @@ class WindowEncoder(AbstractEncoder):
         self.company = seeded(lambda: nn.Embedding(1, width), seed + 2) if alone else None
         whole = (variables + (calendar > 0 or alone)) * width
         self.query = None if targets else seeded_linear(whole, width, seed + 3)
-        self.described = (6 if missing else 5) * variables
+        self.description_dim = (6 if missing else 5) * variables
 
     @override
     def describe(self, batch: Batch) -> Tensor:

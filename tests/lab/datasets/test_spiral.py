@@ -15,7 +15,12 @@ def test_spirals_are_archimedean(generator):
     assert 10 < (turned.sum(1) > 0).sum() < 40  # both directions
 
 
-def test_observations_are_irregular_points_of_the_first_half(generator):
+def test_spirals_of_one_direction_all_turn_the_same_way(generator):
+    data = make_spirals(n=20, noise=0.0, both=False, generator=generator)
+    assert (data.truth[:, 1, 1] > 0).all()
+
+
+def test_observations_are_irregularly_sampled_points_of_the_first_half(generator):
     data = make_spirals(n=20, generator=generator)
     assert data.x.shape == (20, 50, 2) and data.times.shape == (20, 50) and data.y.shape == (20, 150, 2)
     assert (data.times.diff(dim=1) > 0).all() and data.times.max() < 0.5
@@ -24,9 +29,13 @@ def test_observations_are_irregular_points_of_the_first_half(generator):
     torch.testing.assert_close(data.x, data.y.gather(1, place[..., None].expand(-1, -1, 2)))
 
 
-def test_noise_and_variation_have_their_size(generator):
+def test_noise_has_its_standard_deviation(generator):
     data = make_spirals(n=2000, generator=generator)
     assert math.isclose((data.y - data.truth).std().item(), 0.02, rel_tol=0.01)  # 600,000 numbers
+
+
+def test_spirals_differ_by_the_variation(generator):
+    data = make_spirals(n=2000, generator=generator)
     slope = data.truth.norm(dim=-1).diff(dim=1).mean(1)
     assert math.isclose((slope.std() / slope.mean()).item(), 0.2, rel_tol=0.1)  # five standard errors
 

@@ -13,7 +13,6 @@ from nsac.lab.datasets.vibration import (
     _entropy,
     _moments,
     degradation,
-    remaining_life,
     vibration_features,
 )
 from support import ALPHA
@@ -40,7 +39,7 @@ def sine(frequency, samples):
     ("samples", "windows"),
     [
         (1000, 1),  # exactly one
-        (1499, 1),  # the rest is left out
+        (1499, 1),  # an incomplete window is left out
         (1500, 2),  # the next begins at sample 500
         (2560, 4),  # one snapshot
     ],
@@ -88,13 +87,13 @@ def test_a_sine_dominates_at_nine_tenths_of_its_frequency(window, precision):
         assert 0.88 < feature(features, "dominant_frequency").item() / frequency < 0.92
 
 
-def test_the_coarse_wavelet_hears_kilohertz_and_the_fine_one_does_not():
+def test_the_coarse_wavelet_passes_kilohertz_and_the_fine_one_does_not():
     ringing = sine(128 * 50.0, 1000)  # far above the band, at its image
     coarse, fine = (feature(vibration_features(ringing, precision=p), "energy").item() for p in (10, 16))
     assert coarse > 30 * fine
 
 
-def test_energy_goes_with_the_square_of_the_amplitude(rng):
+def test_energy_is_proportional_to_the_square_of_the_amplitude(rng):
     signal = rng.normal(size=(2000, 1))
     one, three = vibration_features(signal), vibration_features(-3 * signal)
     assert_allclose(feature(three, "energy"), 9 * feature(one, "energy"))
@@ -171,12 +170,12 @@ def assert_reproduced(features, published):
         ({"hop": 0}, "`hop` must be a whole number of at least 1. Got 0"),
     ],
 )
-def test_what_cannot_be_cut_into_windows_is_refused(change, message):
+def test_a_signal_that_cannot_be_divided_into_windows_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         vibration_features(**{"signal": np.zeros((1000, 2)), **change})
 
 
-def test_a_missing_pywavelets_is_named(monkeypatch):
+def test_a_missing_pywavelets_is_an_error_with_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pywt", None)
     with pytest.raises(ImportError, match=r"PyWavelets.*pip install 'nsac\[bench\]'"):
         vibration_features(np.zeros((1000, 1)))
@@ -187,39 +186,37 @@ def test_degradation_rises_from_0_to_1(wear, rng):
     times = np.cumsum(rng.exponential(size=500))
     label = degradation(times, wear=wear)
     assert label[0] == 0 and label[-1] == 1 and (np.diff(label) >= 0).all()
-    assert_allclose(label, degradation(60 * times + 7, wear=wear))  # whatever the clock
+    assert_allclose(label, degradation(60 * times + 7, wear=wear))  # in any unit of time
 
 
 def test_degradation_is_a_thousandth_at_its_onset():
     for onset in (0.3, 0.6, 0.8):
         assert degradation(101, onset=onset)[round(100 * onset)] == pytest.approx(1e-3)
+
+
+def test_degradation_with_full_wear_is_linear():
     assert_allclose(degradation(11, wear=1), np.linspace(0, 1, 11))
 
 
 @pytest.mark.parametrize(
-    ("rig", "name", "onset", "wear", "deviation"),
+    ("rig", "name", "onset", "wear", "error"),
     [
         ("xjtu", "1_1", 0.671, 0.0023, 0.0014),  # steep
         ("xjtu", "2_4", 0.5307, 0.012, 0.0031),  # the worst of its rig
         ("pronostia", "1_2", 0.556, 0.007, 0.0025),
-        ("pronostia", "3_1", 0.4715, 0.663, 0.0021),  # mostly steady
+        ("pronostia", "3_1", 0.4715, 0.663, 0.0021),  # mostly linear
         ("pronostia", "3_3", 0.4228, 0.4148, 0.0046),  # the worst of its rig
     ],
 )
-def test_published_degradation_is_a_steady_and_a_steep_part(rig, name, onset, wear, deviation, data):
+def test_published_degradation_is_a_linear_and_a_steep_term(rig, name, onset, wear, error, data):
     published = load_bearing(rig, name).degradation
-    assert np.abs(degradation(len(published), onset, wear) - published).max() < deviation
+    assert np.abs(degradation(len(published), onset, wear) - published).max() < error
 
 
 def test_published_linear_degradation_is_all_wear(data):
     for rig, name in [("hust", "1"), ("pronostia", "1_2")]:
         published = load_bearing(rig, name).linear
         assert np.abs(degradation(len(published), wear=1) - published).max() < 1e-3
-
-
-def test_remaining_life_counts_down_to_0():
-    assert_allclose(remaining_life([10.0, 15.0, 40.0]), [30, 25, 0])
-    assert_allclose(remaining_life(3), [2, 1, 0])
 
 
 @pytest.mark.parametrize(
@@ -231,6 +228,6 @@ def test_remaining_life_counts_down_to_0():
         ((5, 0.6, -0.1), "`wear` must be from 0 to 1"),
     ],
 )
-def test_what_is_no_life_is_refused(arguments, message):
+def test_wrong_arguments_of_degradation_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         degradation(*arguments)

@@ -4,11 +4,11 @@ import sys
 import numpy as np
 import pytest
 
+from nsac.lab.datasets.carracing import FIELD
 from nsac.lab.driving.errors import SimulatorMissing
-from nsac.lab.driving.expert import Expert
-from nsac.lab.driving.world import DONE, FIELD, HOLD, PLAIN, SCORE, World, grey_frame, random_colours
+from nsac.lab.driving.world import HOLD, PLAIN, SCORE_COLUMNS, World, grey_frame, random_colours
 
-box2d = pytest.importorskip("Box2D", reason="CarRacing needs the extra `drive`")
+pytest.importorskip("Box2D", reason="CarRacing needs the extra `drive`")
 
 
 @pytest.fixture(scope="module")
@@ -18,79 +18,59 @@ def world():
     made.close()
 
 
-def test_the_fast_renderer_draws_the_same_pixels():
-    from gymnasium.envs.box2d.car_racing import CarRacing
-
-    from nsac.lab.driving.racing import Racing
-
-    slow, fast, action = CarRacing(), Racing(), np.array([0.1, 0.4, 0.0])
-
-    def same(*pictures):
-        one, two = (picture.copy() for picture in pictures)
-        one[-12:, :12] = two[-12:, :12] = 0  # the score
-        np.testing.assert_array_equal(one, two)
-
-    for seed, colours in ((3, PLAIN), (4, random_colours(7))):  # the second one: on another track
-        for env in (slow, fast):
-            env.road_color, env.bg_color, env.grass_color = map(
-                np.array, (colours.road, colours.background, colours.grass)
-            )
-        same(*(env.reset(seed=seed)[0] for env in (slow, fast)))
-        for step in range(150):  # in the first second the picture is zoomed
-            fast.blind = step % 5 != 0
-            pictures = [env.step(action)[0] for env in (slow, fast)]
-            if not fast.blind:
-                same(*pictures)
+@pytest.fixture(scope="module")
+def coloured(world):
+    """First frame and track in plain colours, and in others."""
+    plain = world.start(5), world.track.points
+    other = world.start(5, random_colours(1)), world.track.points
+    return plain, other
 
 
-def test_colours_change_the_picture_and_not_the_track(world):
-    plain = world.start(5)
-    points = world.track.points
-    other = world.start(5, random_colours(1))
-    np.testing.assert_array_equal(points, world.track.points)
-    assert (plain[:FIELD] != other[:FIELD]).mean() > 0.3  # the first frame shows the world beyond the field as well
-    np.testing.assert_array_equal(plain[FIELD + 1 :], other[FIELD + 1 :])  # indicators
-    np.testing.assert_array_equal(world.start(5, PLAIN), plain)
+def test_colours_do_not_change_the_track(coloured):
+    (_, plain), (_, other) = coloured
+    np.testing.assert_array_equal(plain, other)
 
 
-def test_a_frame_is_grey_small_and_does_not_show_the_score(world):
+def test_colours_change_the_field(coloured):
+    (plain, _), (other, _) = coloured
+    assert (plain[:FIELD] != other[:FIELD]).mean() > 0.3  # the first frame also shows the area outside the field
+
+
+def test_colours_do_not_change_the_indicators(coloured):
+    (plain, _), (other, _) = coloured
+    np.testing.assert_array_equal(plain[FIELD + 1 :], other[FIELD + 1 :])
+
+
+def test_plain_colours_are_restored(world, coloured):
+    np.testing.assert_array_equal(world.start(5, PLAIN), coloured[0][0])
+
+
+def test_a_frame_is_84_by_84_and_grey(world):
     world.start(0)
     frame = world.step(np.array([0.0, 1.0, 0.0]))
     assert frame.shape == (84, 84) and frame.dtype == np.uint8
-    assert not frame[FIELD + 1 :, :SCORE].any() and frame[FIELD:].any()
+
+
+def test_a_frame_has_the_indicators_without_the_score(world):
+    world.start(0)
+    frame = world.step(np.array([0.0, 1.0, 0.0]))
+    assert not frame[FIELD + 1 :, :SCORE_COLUMNS].any() and frame[FIELD:].any()
+
+
+def test_a_picture_of_one_grey_keeps_its_shade():
     assert (grey_frame(np.full((96, 96, 3), 200, np.uint8))[:FIELD] == 200).all()
 
 
-def test_pedals_move_the_car(world):
+def test_throttle_moves_the_car_forwards(world):
     world.start(0)
     before = world.position
     for _ in range(20):
         world.step(np.array([0.0, 1.0, 0.0]))
     assert world.speed > 10 and (world.position - before) @ world.heading > 1
+
+
+def test_an_action_lasts_two_steps_of_physics(world):
     assert world.seconds == pytest.approx(HOLD * 0.02)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
-def test_the_expert_finishes_every_lap_near_the_centre(world, seed):
-    world.start(seed)
-    expert, distances = Expert(world), []
-    while world.visited < DONE and len(distances) < 600:
-        world.step(expert.act())
-        distances.append(world.track.project(world.position)[1])
-    assert world.visited >= DONE and np.mean(distances) < 0.6
-
-
-@pytest.mark.slow
-def test_the_expert_comes_back_to_the_road(world):
-    world.start(1)
-    for _ in range(60):
-        world.step(np.array([0.3, 0.6, 0.0]))
-    assert world.track.project(world.position)[1] > world.track.half_width
-    expert = Expert(world)
-    for _ in range(250):
-        world.step(expert.act())
-    assert world.track.project(world.position)[1] < 3
 
 
 def test_a_missing_simulator_is_named(monkeypatch):
@@ -99,7 +79,7 @@ def test_a_missing_simulator_is_named(monkeypatch):
         World()
 
 
-def test_nothing_greets_on_stdout():
+def test_the_simulator_prints_nothing_on_stdout():
     code = "from nsac.lab.driving.world import World; World()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not done.stdout

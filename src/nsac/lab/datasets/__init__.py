@@ -1,4 +1,4 @@
-"""Data: generated, or parsed from real files that are found, or downloaded, and checked."""
+"""Data: generated, or read from files that are located or downloaded, and checked."""
 
 from nsac.lab.datasets.bearings import Bearing as Bearing
 from nsac.lab.datasets.bearings import RawBearing as RawBearing

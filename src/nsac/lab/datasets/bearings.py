@@ -1,4 +1,4 @@
-"""Bearings run to failure: published vibration features of three rigs, and raw signals of one."""
+"""Bearings run to failure: published vibration features of three rigs, and raw signals of one rig."""
 
 import io
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _ROWS = {
 
 @dataclass(frozen=True)
 class Bearing:
-    """One run, a row per window of vibration; windows overlap by half."""
+    """One run to failure with one row per vibration window; windows overlap by half."""
 
     rig: str
     name: str
@@ -48,14 +48,14 @@ class Bearing:
     """(rows,), 0 to 1, the published (nearly) linear label; NaN where none was published"""
     rpm: float
     load: float
-    """in newton"""
+    """newton"""
     remaining: np.ndarray
     """(rows,), minutes to the end of life (XJTU-SY, whose rows stop before it); NaN where none was published"""
 
 
 @dataclass(frozen=True)
 class RawBearing:
-    """Accelerations of one run to failure; the temperatures some files have as well are not read."""
+    """Accelerations of one run to failure; temperatures, which some files contain, are not read."""
 
     name: str
     signal: np.ndarray
@@ -76,31 +76,33 @@ def load_bearing(rig: str, name: str) -> Bearing:
     path = locate(next(file.path for file in catalog()[rig].files if _name(file.path) == name))
     with reading(path, "a table"):
         frame = pd.read_csv(io.StringIO(read_text(path)))
-    columns = [c for c in _COLUMNS[rig] if (name, c) != ("2_5", "Degradation_monotonic")]  # published without
+    columns = [
+        c for c in _COLUMNS[rig] if (name, c) != ("2_5", "Degradation_monotonic")
+    ]  # published without this column
     expect_header(path, list(frame.columns), columns)
     expect_rows(path, len(frame), _ROWS[rig][name])
     with reading(path, f"a table of numbers and lists of {len(FEATURES)} numbers"):
         numbers = {c: frame[c].to_numpy(float) for c in frame.columns[2:]}
         features = np.stack([_lists(pd.Series(frame[axis])) for axis in ("Horizontal", "Vertical")], 1)
-    nothing = np.full(len(frame), np.nan)
-    degradation, linear = numbers["Degradation"], numbers.get("Degradation_monotonic", nothing)
-    if rig == "hust" or name == "2_5":  # there the only label is the linear one
-        degradation, linear = nothing, degradation
+    missing = np.full(len(frame), np.nan)
+    degradation, linear = numbers["Degradation"], numbers.get("Degradation_monotonic", missing)
+    if rig == "hust" or name == "2_5":  # their only label is the linear one
+        degradation, linear = missing, degradation
     return Bearing(
-        rig,
-        name,
-        features,
-        numbers["Time"],
-        degradation,
-        linear,
-        float(numbers["RPM"][0]),
-        float(numbers["Load"][0]),
-        numbers.get("RUL", nothing),
+        rig=rig,
+        name=name,
+        features=features,
+        clock=numbers["Time"],
+        degradation=degradation,
+        linear=linear,
+        rpm=float(numbers["RPM"][0]),
+        load=float(numbers["Load"][0]),
+        remaining=numbers.get("RUL", missing),
     )
 
 
 def raw_bearings() -> tuple[str, ...]:
-    """Names of the PRONOSTIA bearings whose raw signals there are."""
+    """Names of the PRONOSTIA bearings with raw signals."""
     return tuple(sorted(_name(file.path) for file in catalog()["pronostia-raw"].files))
 
 
@@ -108,10 +110,10 @@ def load_raw_bearing(name: str) -> RawBearing:
     """Raw vibration of one PRONOSTIA run to failure."""
     check_choice("name", name, raw_bearings())
     path = locate(next(file.path for file in catalog()["pronostia-raw"].files if _name(file.path) == name))
-    signal, elapsed = read_npz(path, ("signal", "elapsed_seconds")).values()
+    arrays = read_npz(path, ("signal", "elapsed_seconds"))
     n = _ROWS["pronostia-raw"][name]
     with reading(path, f"{n} snapshots of 2560 samples on two axes"):
-        return RawBearing(name, signal.reshape(n, 2560, 2), elapsed.reshape(n))
+        return RawBearing(name, arrays["signal"].reshape(n, 2560, 2), arrays["elapsed_seconds"].reshape(n))
 
 
 def _name(path: str) -> str:
@@ -119,7 +121,7 @@ def _name(path: str) -> str:
 
 
 def _lists(column: pd.Series) -> np.ndarray:
-    """Strings like "[1.0, ..., 7.0]" to rows of seven numbers."""
+    """Rows of seven numbers from strings like "[1.0, ..., 7.0]"."""
     rows = [entry.strip("[]").split(",") for entry in column]
     for i, row in enumerate(rows):
         if len(row) != len(FEATURES):

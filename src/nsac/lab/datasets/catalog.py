@@ -1,4 +1,4 @@
-"""What data there is, where it comes from, and what its files must be."""
+"""The catalogue of data sources: publisher, licence, files, checksums and download URLs."""
 
 import tomllib
 from dataclasses import dataclass
@@ -8,51 +8,51 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class File:
-    """One file of a source."""
+    """One file of a data source."""
 
     path: str
-    """inside a data folder"""
+    """relative to a data folder"""
     size: int
     """in bytes"""
     sha256: str = ""
-    """of the file; empty where no copy was at hand to take it from"""
+    """checksum of the file; empty where no copy was available to compute it from"""
     content: str = ""
-    """sha256 after decompression, for a file that is compressed here and plain at its address"""
+    """sha256 after decompression, for a file that is compressed here and plain at its download URL"""
     url: str = ""
-    """where it can be downloaded; `archive.zip#member` for a member, `generated:splits` for what needs no download"""
+    """download URL; `archive.zip#member` for a member, `generated:splits` for a file that is generated"""
 
     @property
     def generated(self) -> bool:
-        """Whether it follows from a seed: `splits.npz` of a table."""
+        """Whether it is generated from a seed: `splits.npz` of a table."""
         return self.url == "generated:splits"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A data set: whose it is and of which files it consists."""
+    """A data source: its publisher and its files."""
 
     name: str
     description: str
     citation: str
     licence: str
-    address: str
-    """of those who published it"""
+    homepage: str
+    """web page of the publisher; for generated data, the function that generates it"""
     files: tuple[File, ...]
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Total size in bytes."""
         return sum(file.size for file in self.files)
 
     @property
-    def has_address(self) -> bool:
-        """Whether its files can be downloaded, or generated."""
+    def downloadable(self) -> bool:
+        """Whether all its files can be downloaded or generated."""
         return all(file.url for file in self.files)
 
 
 @cache
 def catalog() -> dict[str, Source]:
-    """All sources by name."""
+    """All data sources by name."""
     text = (files("nsac.lab.datasets") / "catalog.toml").read_text(encoding="utf-8")
     sources = {}
     for entry in tomllib.loads(text)["source"]:
@@ -63,5 +63,5 @@ def catalog() -> dict[str, Source]:
 
 @cache
 def file(path: str) -> File:
-    """The entry of one file."""
+    """The catalogue entry of one file."""
     return {file.path: file for source in catalog().values() for file in source.files}[path]

@@ -1,4 +1,4 @@
-"""Irregular spirals, generated: nothing to download."""
+"""Irregularly sampled spirals, generated: nothing to download."""
 
 import math
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ class Spirals:
     """A set of spirals, observed at irregular times of their first half."""
 
     x: Tensor
-    """(n, observed, 2), noisy positions"""
+    """(n, observed, 2), noisy observed positions"""
     times: Tensor
-    """(n, observed), when; the whole spiral takes time 0 to 1"""
+    """(n, observed), observation times; a whole spiral takes time 0 to 1"""
     y: Tensor
-    """(n, points, 2), noisy positions at every time, what is to be predicted"""
+    """(n, points, 2), noisy positions at all times, the targets"""
     truth: Tensor
     """(n, points, 2), positions without noise"""
     query_times: Tensor
@@ -37,10 +37,10 @@ def make_spirals(
     Args:
         n: number of spirals.
         points: equally spaced times per spiral.
-        observed: how many points of the first half are seen, chosen at random without replacement.
-        variation: relative standard deviation of a and b from spiral to spiral.
+        observed: number of observed points of the first half, chosen at random without replacement.
+        variation: relative standard deviation of a and b between spirals.
         noise: standard deviation of the observation noise.
-        both: both directions of rotation at random, or one.
+        both: whether the direction of rotation is random; otherwise it is the same for all spirals.
         generator: source of randomness.
     """
     time = torch.linspace(0, 1, points)

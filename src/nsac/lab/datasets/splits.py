@@ -1,4 +1,4 @@
-"""The standard random splits of the UCI regression sets, which follow from a seed."""
+"""The standard random splits of the UCI regression sets, generated from a seed."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ SIZES = {
 
 def make_splits(rows: int, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Train and test rows, nine to one: permutations drawn one after the other from a legacy generator with seed 1."""
-    random = np.random.RandomState(1)
+    generator = np.random.RandomState(1)
     cut = round(0.9 * rows)
-    shuffled = [random.permutation(rows).astype(np.int32) for _ in range(n)]
+    shuffled = [generator.permutation(rows).astype(np.int32) for _ in range(n)]
     return [(order[:cut], order[cut:]) for order in shuffled]
 
 
 def split_arrays(folder: str) -> dict[str, np.ndarray]:
-    """What the file `splits.npz` of one of the sets must hold."""
+    """The arrays that the file `splits.npz` of a set must contain."""
     rows, columns, n = SIZES[folder]
     inputs, target = np.split(np.arange(columns, dtype=np.int32), [columns - 1])
     arrays = {"index_features": inputs, "index_target": target}
@@ -34,6 +34,6 @@ def split_arrays(folder: str) -> dict[str, np.ndarray]:
 
 
 def write_splits(path: Path, folder: str) -> None:
-    """That file."""
+    """Write the file `splits.npz` of a set."""
     with path.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **split_arrays(folder))

@@ -1,4 +1,4 @@
-"""Files of the catalogue: found in a folder, in the cache, or downloaded; always checked.
+"""Files of the catalogue: located in a folder or in the cache, or downloaded; always checked.
 
 The folder is given by the environment variable `NSAC_DATA`; the cache is `NSAC_CACHE`, or the user's cache directory.
 """
@@ -20,7 +20,7 @@ from nsac.lab.datasets.splits import split_arrays, write_splits
 
 
 class DataError(Exception):
-    """A data file is missing, damaged, or not what the catalogue says. The message says which and what to do."""
+    """A data file is missing, damaged, or differs from the catalogue. The message names it and how to fix it."""
 
 
 def locate(path: str) -> Path:
@@ -38,13 +38,13 @@ def locate(path: str) -> Path:
 
 
 def present(name: str) -> bool:
-    """Whether all files of a source are here already, unchecked; what can be generated counts as here."""
+    """Whether all files of a source are present, unchecked; files that can be generated count as present."""
     needed = [entry.path for entry in catalog()[name].files if not entry.generated]
     return all(any(os.path.exists(folder / path) for folder in _folders()) for path in needed)
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept."""
+    """Folder of downloaded files."""
     if chosen := os.environ.get("NSAC_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nsac"
@@ -52,50 +52,50 @@ def cache_folder() -> Path:
 
 @contextmanager
 def reading(path: Path, what: str) -> Iterator[None]:
-    """Whatever goes wrong inside is said as: this file is not `what`, for this reason, do that."""
+    """Turn every error inside into a `DataError`: the file is not `what`, the reason, and how to fix it."""
     try:
         yield
     except DataError:
         raise
-    except Exception as err:  # on damaged bytes the parsers of pandas, numpy, gzip, zip and tar raise all sorts
-        reason = " ".join(f"{type(err).__name__}: {err}".split())  # in one line
-        raise DataError(f"{path} is not {what} ({reason}). {replace(path)}") from None
+    except Exception as err:  # parsers of pandas, numpy, gzip, zip and tar raise many types on damaged bytes
+        reason = " ".join(f"{type(err).__name__}: {err}".split())  # on one line
+        raise DataError(f"{path} is not {what} ({reason}). {how_to_replace(path)}") from None
 
 
 def read_text(path: Path) -> str:
-    """Text of a file, decompressed if its name says so."""
+    """Text of a file, decompressed if its name ends in .gz."""
     return _content(path).decode("utf-8", errors="replace")  # units of some headers were damaged at the source
 
 
 def read_npz(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
     """Arrays of an archive by name; nothing is unpickled."""
-    # Opened as a zip first: np.load takes what is none for a pickle and advises to trust it.
+    # Opened as a zip first: np.load takes any other file for a pickle and advises to trust it.
     with reading(path, "a whole archive of arrays"), zipfile.ZipFile(path), np.load(path, allow_pickle=False) as packed:
         return {name: packed[name] for name in names}
 
 
 def expect_header(path: Path, found: list[str], expected: list[str]) -> None:
-    """The columns are those we know; a file with others is read by nobody."""
+    """Refuse a file with other columns than the expected ones."""
     if found != expected:
         raise DataError(
             f"{path} must have the columns {', '.join(expected)}. Got {', '.join(found)} instead. "
-            f"The source may have changed its format. {replace(path)}"
+            f"The source may have changed its format. {how_to_replace(path)}"
         )
 
 
 def expect_rows(path: Path, found: int, expected: int) -> None:
-    """The number of rows is the known one."""
+    """Refuse a file with another number of rows than the expected one."""
     if found != expected:
-        raise DataError(f"{path} must have {expected} rows. Got {found} instead. {replace(path)}")
+        raise DataError(f"{path} must have {expected} rows. Got {found} instead. {how_to_replace(path)}")
 
 
-def replace(path: Path) -> str:
-    """What to do about a damaged file."""
+def how_to_replace(path: Path) -> str:
+    """Instruction for replacing a damaged file."""
     source = next((s for s in catalog().values() if any(path.match(entry.path) for entry in s.files)), None)
     if source is None:
         return "Put an intact copy in its place."
-    if not source.has_address:
-        return f"Put an intact copy in its place; the originals of {source.name} are at {source.address}."
+    if not source.downloadable:
+        return f"Put an intact copy in its place; the originals of {source.name} are at {source.homepage}."
     return f"Delete {path} and run `nsac data fetch {source.name}`, or put an intact copy in its place."
 
 
@@ -113,9 +113,9 @@ def _checked(path: Path, entry: File) -> Path:
     return path
 
 
-@lru_cache(maxsize=256)  # a file that did not change is hashed once per process
+@lru_cache(maxsize=256)  # an unchanged file is hashed once per process
 def _check(path: Path, entry: File, size: int, *changed: int) -> None:
-    del changed  # part of the key only
+    del changed  # only part of the cache key
     found = _sha256(path)
     if found == entry.sha256 or (not entry.sha256 and size == entry.size):
         return
@@ -124,8 +124,8 @@ def _check(path: Path, entry: File, size: int, *changed: int) -> None:
     if entry.generated:
         return _check_splits(path)  # packed by another version of numpy
     raise DataError(
-        f"{path} has {size} bytes and sha256 {found[:16]}..., but the catalogue says {entry.size} bytes and sha256 "
-        f"{entry.sha256[:16] + '...' if entry.sha256 else 'not known'}. {replace(path)}"
+        f"{path} has {size} bytes and sha256 {found[:16]}..., but the catalogue lists {entry.size} bytes and sha256 "
+        f"{entry.sha256[:16] + '...' if entry.sha256 else 'not known'}. {how_to_replace(path)}"
     )
 
 
@@ -134,7 +134,7 @@ def _check_splits(path: Path) -> None:
     given = read_npz(path, standard)
     for name, array in standard.items():
         if given[name].dtype != array.dtype or not np.array_equal(given[name], array):
-            raise DataError(f"{name!r} in {path} is not the standard one. {replace(path)}")
+            raise DataError(f"{name!r} in {path} is not the standard one. {how_to_replace(path)}")
 
 
 def _sha256(path: Path) -> str:
@@ -143,7 +143,7 @@ def _sha256(path: Path) -> str:
 
 
 def _content(path: Path) -> bytes:
-    """Bytes of a file, decompressed if its name says so."""
+    """Bytes of a file, decompressed if its name ends in .gz."""
     if path.suffix != ".gz":
         with reading(path, "a file that can be read"):
             return path.read_bytes()
@@ -152,36 +152,36 @@ def _content(path: Path) -> bytes:
 
 
 def _fetch(entry: File) -> Path:
-    """Make a file beside its place in the cache, then move it: never half a file."""
+    """Create a file in a temporary folder and move it into the cache, so that it is never incomplete there."""
     target = cache_folder() / entry.path
     if not entry.url:
         source = next(source for source in catalog().values() if entry in source.files)
         given = os.environ.get("NSAC_DATA") or "not set"
         raise DataError(
-            f"{entry.path} ({source.name}) is in none of NSAC_DATA ({given}) and {cache_folder()}, and cannot "
-            f"be downloaded as one file. Get the originals from {source.address}, or set NSAC_DATA to a folder that "
-            f"holds {entry.path}."
+            f"{entry.path} ({source.name}) is neither in NSAC_DATA ({given}) nor in {cache_folder()}, and cannot "
+            f"be downloaded as one file. Get the originals from {source.homepage}, or set NSAC_DATA to a folder that "
+            f"contains {entry.path}."
         )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            made = Path(folder) / "made"
+            created = Path(folder) / "created"
             if entry.generated:
-                write_splits(made, target.parent.name)
+                write_splits(created, target.parent.name)
             else:
                 content = _download(entry, Path(folder))
-                made.write_bytes(gzip.compress(content, mtime=0) if entry.content else content)
-            os.replace(made, target)
+                created.write_bytes(gzip.compress(content, mtime=0) if entry.content else content)
+            os.replace(created, target)
     except OSError as err:
         raise DataError(
-            f"{target} cannot be written ({err}). Set NSAC_CACHE to a folder that can, or NSAC_DATA to one that holds "
-            f"{entry.path}."
+            f"{target} cannot be written ({err}). Set NSAC_CACHE to a writable folder, or NSAC_DATA to one that "
+            f"contains {entry.path}."
         ) from None
     return target
 
 
 def _download(entry: File, folder: Path) -> bytes:
-    """What the address gives, or a member of the archive it gives, checked."""
+    """Content at the download URL, or of a member of the archive there, checked."""
     try:
         import pooch
     except ImportError:
@@ -191,21 +191,21 @@ def _download(entry: File, folder: Path) -> bytes:
         ) from None
     url, _, member = entry.url.partition("#")
     digest = entry.content or entry.sha256
-    known = f"sha256:{digest}" if digest and not member else None  # an archive's own checksum is not known
+    known = f"sha256:{digest}" if digest and not member else None  # the checksum of the archive itself is not known
     try:
-        got = Path(pooch.retrieve(url, known, fname="download", path=folder))
+        downloaded = Path(pooch.retrieve(url, known, fname="download", path=folder))
         if member:
-            with zipfile.ZipFile(got) as archive:
+            with zipfile.ZipFile(downloaded) as archive:
                 content = archive.read(member)
             if hashlib.sha256(content).hexdigest() != digest:
                 raise ValueError(f"the sha256 of {member} is not that of the catalogue")
             return content
-        content = got.read_bytes()
+        content = downloaded.read_bytes()
         if not digest and len(content) != entry.size:
-            raise ValueError(f"it gives {len(content)} bytes, but the catalogue says {entry.size}")
+            raise ValueError(f"the file has {len(content)} bytes, but the catalogue lists {entry.size}")
         return content
-    except Exception as err:  # whatever the network, pooch or the archive says, once, with what to do
+    except Exception as err:  # one message for all errors of the network, pooch and the archive
         raise DataError(
             f"{entry.path} could not be downloaded from {entry.url}: {err}. Try again later, or set NSAC_DATA to a "
-            f"folder that holds {entry.path}."
+            f"folder that contains {entry.path}."
         ) from None

@@ -1,4 +1,4 @@
-"""What is in a data set, as a table."""
+"""Summary of a data source, as a table."""
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from nsac.lab.datasets.weather import load_ettm1, load_jena
 
 
 def summarise(name: str) -> pd.DataFrame:
-    """A row per column, run or drive: how many values, how many of them missing, smallest and largest."""
+    """One row per column, run or drive: number of values, missing values, minimum and maximum."""
     check_choice("name", name, tuple(catalog()))
     if name in COLUMNS:
         table = load_uci(name)
@@ -43,5 +43,5 @@ def summarise(name: str) -> pd.DataFrame:
 
 def _row(name: str, values: np.ndarray) -> dict[str, object]:
     known = values[~pd.isna(values)]
-    ends = (known.min(), known.max()) if known.size else ("", "")
-    return {"column": name, "values": values.size, "missing": values.size - known.size, "min": ends[0], "max": ends[1]}
+    low, high = (known.min(), known.max()) if known.size else ("", "")
+    return {"column": name, "values": values.size, "missing": values.size - known.size, "min": low, "max": high}

@@ -7,7 +7,7 @@ import numpy as np
 
 from nsac._checks import check_choice
 from nsac.lab.datasets.splits import SIZES, split_arrays
-from nsac.lab.datasets.store import DataError, expect_rows, locate, read_npz, read_text, reading, replace
+from nsac.lab.datasets.store import DataError, expect_rows, how_to_replace, locate, read_npz, read_text, reading
 
 COLUMNS = {
     "boston": "CRIM ZN INDUS CHAS NOX RM AGE DIS RAD TAX PTRATIO B LSTAT MEDV",
@@ -18,7 +18,7 @@ COLUMNS = {
     "sulphates alcohol quality",
     "protein": "F1 F2 F3 F4 F5 F6 F7 F8 F9 RMSD",
 }
-"""Name of a set to the names of its columns; the last is the target."""
+"""Name of a set to its column names; the last column is the target."""
 
 _PATHS = {
     "boston": "boston/boston.txt",
@@ -32,7 +32,7 @@ _PATHS = {
 
 @dataclass(frozen=True)
 class Table:
-    """A regression set with its standard splits."""
+    """A regression table with its standard splits."""
 
     x: np.ndarray
     """(rows, features)"""
@@ -54,8 +54,8 @@ def load_uci(name: str) -> Table:
         numbers = np.loadtxt(io.StringIO(read_text(path)), ndmin=2)
     expect_rows(path, len(numbers), rows)
     if numbers.shape[1] != columns:
-        raise DataError(f"{path} must have {columns} columns. Got {numbers.shape[1]} instead. {replace(path)}")
-    given = read_npz(locate(f"{folder}/splits.npz"), split_arrays(folder))  # the standard ones, or `locate` fails
+        raise DataError(f"{path} must have {columns} columns. Got {numbers.shape[1]} instead. {how_to_replace(path)}")
+    given = read_npz(locate(f"{folder}/splits.npz"), split_arrays(folder))  # `locate` accepts only the standard splits
     splits = tuple((given[f"train_{i}"], given[f"test_{i}"]) for i in range(n))
     *features, target = COLUMNS[name].split()
     return Table(numbers[:, :-1], numbers[:, -1], tuple(features), target, splits)

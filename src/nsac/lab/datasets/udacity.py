@@ -1,4 +1,4 @@
-"""Drives of the Udacity simulator: frames of the centre camera and what the driver did."""
+"""Drives of the Udacity simulator: frames of the centre camera and the controls."""
 
 import io
 import tarfile
@@ -10,18 +10,26 @@ import numpy as np
 import pandas as pd
 
 from nsac._checks import check_choice
-from nsac.lab.datasets.store import DataError, expect_header, expect_rows, locate, read_text, reading, replace
+from nsac.lab.datasets.store import (
+    DataError,
+    expect_header,
+    expect_rows,
+    how_to_replace,
+    locate,
+    read_text,
+    reading,
+)
 
 _FILES = {"lake": ("driving_log.csv", "IMG.tar", 5111), "mountain": ("driving_log_track2.csv", "IMG_track2.tar", 1000)}
 
 
 @dataclass(frozen=True)
 class Drive:
-    """One drive; frames stay in their archive until they are asked for."""
+    """One drive; a frame is read from its archive when it is needed."""
 
     archive: Path
     names: tuple[str, ...]
-    """of the frames, in time order"""
+    """names of the frames, in time order"""
     steering: np.ndarray
     """-1 to 1; 1 is 25 degrees to the right"""
     throttle: np.ndarray
@@ -31,20 +39,20 @@ class Drive:
     time: np.ndarray
     """seconds since the first frame"""
     segment: np.ndarray
-    """number of the uninterrupted stretch"""
+    """number of the uninterrupted segment each frame belongs to"""
 
     def __len__(self) -> int:
         return len(self.names)
 
     def jpeg(self, row: int) -> bytes:
-        """Frame as it was recorded."""
+        """A frame as it was recorded."""
         start, size = self._places[self.names[row]]
         with self.archive.open("rb") as stream:
             stream.seek(start)
             return stream.read(size)
 
     def frame(self, row: int) -> np.ndarray:
-        """(160, 320, 3), red, green, blue, 0 to 255."""
+        """A frame, (160, 320, 3), red, green, blue, 0 to 255."""
         from PIL import Image  # extra `drive`
 
         return np.asarray(Image.open(io.BytesIO(self.jpeg(row))).convert("RGB"))
@@ -56,7 +64,7 @@ class Drive:
 
 
 def load_drive(track: str = "lake") -> Drive:
-    """The drive round the `"lake"`, or the one in the `"mountain"`s, other scenery and another driver."""
+    """The drive on the `"lake"` track or on the `"mountain"` track; scenery and driver differ."""
     check_choice("track", track, tuple(_FILES))
     log, images, rows = _FILES[track]
     path = locate(f"udacity/{log}")
@@ -70,7 +78,7 @@ def load_drive(track: str = "lake") -> Drive:
     drive = Drive(locate(f"udacity/{images}"), tuple(map(str, frame["center"])), **controls)
     if missing := set(drive.names) - set(drive._places):
         raise DataError(
-            f"{drive.archive} must hold the frames of {path}. It lacks {len(missing)} of them, for instance "
-            f"{min(missing)}. {replace(drive.archive)}"
+            f"{drive.archive} must contain the frames of {path}. It lacks {len(missing)} of them, for instance "
+            f"{min(missing)}. {how_to_replace(drive.archive)}"
         )
     return drive

@@ -1,4 +1,4 @@
-"""Bearings: features of raw vibration, and labels of a run to failure."""
+"""Bearings: features of raw vibration, and degradation labels of a run to failure."""
 
 import math
 
@@ -11,11 +11,18 @@ from nsac._checks import check_int, check_positive
 FEATURES = ("energy", "dominant_frequency", "entropy", "kurtosis", "skewness", "mean", "std")
 """Last axis of `vibration_features`, the order of the published files."""
 
-WAVELET = "cmor1.0-0.5"  # psi(x) = exp(-x^2 + i pi x) / sqrt(pi) on [-8, 8]
-SCALES = 100
-BINS = 3  # of the histogram behind the entropy, as published: the entropy is at most log 3
-STEEP = 1e-3  # what the steep part of `degradation` has reached at `onset`
-CHUNK = 8  # windows at a time: 13 MB of wavelet coefficients per window of two channels
+WAVELET = "cmor1.0-0.5"
+"""Complex Morlet wavelet of PyWavelets: psi(x) = exp(-x^2 + i pi x) / sqrt(pi) on [-8, 8]."""
+
+NUM_SCALES = 100
+ENTROPY_BINS = 3
+"""Bins of the histogram behind the entropy, as published; the entropy is at most log 3."""
+
+ONSET_DEGRADATION = 1e-3
+"""Value of the steep term of `degradation` at `onset`."""
+
+CHUNK_WINDOWS = 8
+"""Windows processed at a time: 13 MB of wavelet coefficients per window of two channels."""
 
 
 def vibration_features(
@@ -34,30 +41,31 @@ def vibration_features(
     - energy $\sum_{s,t}|c_{s,t}|^2$;
     - dominant frequency: the $f_s$ whose $\sum_t|c_{s,t}|^2$ is largest, in the unit of `rate`;
     - entropy $-\sum_b p_b\log p_b$ of the samples' histogram, three equal bins between their extremes;
-    - excess kurtosis, skewness, mean and standard deviation of the samples (no bias correction; the first two are nan
+    - excess kurtosis, skewness, mean and standard deviation of the samples (no bias correction; the first two are NaN
       in a constant window).
 
-    Coefficients grow with the root of the scale, so a sine of frequency f dominates lower, at 0.88 f to 0.92 f.
+    Coefficients grow with the square root of the scale, so the dominant frequency of a sine of frequency f is lower,
+    0.88 f to 0.92 f.
 
     The defaults reproduce the published features of PRONOSTIA bearing 1_2 in all 4458 windows of both channels: energy,
     dominant frequency and moments to rounding, entropy to 3e-7 (theirs adds 1e-9 to each bin's density). For this the
-    accelerations, kept as float32, must be given back the three decimals they were recorded with,
-    `signal.astype(float).round(3)`: a sample on the edge of a bin falls to either side otherwise, which moves 10 % of
-    the entropies, by up to 0.009. Stretches of bearings 2_2 and 3_3 agree as well.
+    accelerations, stored as float32, must be rounded to the three decimals they were recorded with,
+    `signal.astype(float).round(3)`: otherwise a sample on the edge of a bin falls to either side, which changes 10 % of
+    the entropies, by up to 0.009. Excerpts of bearings 2_2 and 3_3 agree as well.
 
     The published transform is coarse, and so is the default. Its wavelet is a table of $2^{10}$ points, 64 per unit,
-    while the scales are 69 to 628 samples per unit: the filter becomes a comb and passes images of the band around
-    multiples of $128 f_s$, several kHz, where bearings ring. `precision=16` is the transform without images. On bearing
-    1_2 its energy has a rank correlation of 0.79 (horizontal) and 0.58 (vertical) with the published one, a quarter of
-    its size, and the dominant frequency is the same in 2 % of the windows.
+    while the scales are 69 to 628 samples per unit: the filter becomes a comb filter and passes images of the band
+    around multiples of $128 f_s$, several kHz, where bearings resonate. `precision=16` is the transform without images.
+    On bearing 1_2 its energy has a rank correlation of 0.79 (horizontal) and 0.58 (vertical) with the published one, a
+    quarter of its size, and the dominant frequency is the same in 2 % of the windows.
 
     Args:
-        signal: (samples, channels), accelerations; snapshots one after the other, `signal.reshape(-1, 2)`.
+        signal: (samples, channels), accelerations; concatenate snapshots with `signal.reshape(-1, 2)`.
         window: samples per window.
-        hop: samples from one window's start to the next; what does not fill a last window is left out.
+        hop: samples from one window's start to the next; an incomplete last window is left out.
         rate: samples per second.
-        band: lowest and highest frequency of the transform. The frequencies in the published files are of 550/27 to
-            5000/27 Hz for PRONOSTIA and HUST, of 500/81 to 2000/27 Hz for XJTU-SY.
+        band: lowest and highest frequency of the transform. The published files use 550/27 to 5000/27 Hz for PRONOSTIA
+            and HUST, 500/81 to 2000/27 Hz for XJTU-SY.
         precision: the wavelet is tabulated at 2 ** precision points.
     """
     check_int("window", window, 2)
@@ -69,8 +77,8 @@ def vibration_features(
     spectra = _filter_spectra(0.5 * rate / frequencies, window, precision)
     windows = sliding_window_view(signal, window, 0)[::hop]  # windows, channels, samples
     features = np.empty((*windows.shape[:2], len(FEATURES)))
-    for start in range(0, len(windows), CHUNK):
-        chunk = slice(start, start + CHUNK)
+    for start in range(0, len(windows), CHUNK_WINDOWS):
+        chunk = slice(start, start + CHUNK_WINDOWS)
         x = windows[chunk]
         energies = _energies(x, spectra)
         features[chunk, :, 0] = energies.sum(-1)
@@ -81,42 +89,36 @@ def vibration_features(
 
 
 def degradation(times: ArrayLike, onset: float = 0.6, wear: float = 0.0) -> np.ndarray:
-    r"""Degradation of a run to failure, 0 at its first time and 1 at its last, steep towards the end.
+    r"""Degradation of a run to failure: 0 at its first time, 1 at its last, and steep towards the end.
 
     $$D = w\,u + (1 - w)\,u^p, \qquad u = \frac{t - t_0}{t_1 - t_0}, \qquad p = \frac{\log 0.001}{\log \text{onset}}$$
 
-    A summary of published labels, which are themselves curves over the row number and do not look at the vibration (two
-    XJTU-SY runs of equal length and load have equal labels). With the best `onset` and `wear` of each run it is within
-    0.0031 of all seven XJTU-SY labels (onset 0.53 to 0.69, wear up to 0.012) and within 0.0046 of all ten non-linear
-    PRONOSTIA labels (onset 0.42 to 0.64, wear up to 0.66). `wear=1` is within 0.002 of eight of the thirteen published
-    linear labels; the other five (PRONOSTIA 1_4, 2_4, 2_5, 2_6, 3_3), whose recorded temperature varies, are up to 0.2
-    away.
+    It summarises published labels, which are themselves functions of the row number and do not depend on the vibration
+    (two XJTU-SY runs of equal length and load have equal labels). With the best `onset` and `wear` of each run it is
+    within 0.0031 of all seven XJTU-SY labels (onset 0.53 to 0.69, wear up to 0.012) and within 0.0046 of all ten
+    non-linear PRONOSTIA labels (onset 0.42 to 0.64, wear up to 0.66). `wear=1` is within 0.002 of eight of the thirteen
+    published linear labels; the other five (PRONOSTIA 1_4, 2_4, 2_5, 2_6, 3_3), whose recorded temperature varies, are
+    up to 0.2 away.
 
     Args:
-        times: (rows,), increasing; or a number of rows, evenly spaced.
-        onset: share of life after which the steep part has come to 0.001, between 0 and 1.
-        wear: weight w of the steady part, from 0 to 1.
+        times: (rows,), increasing; or the number of evenly spaced rows.
+        onset: fraction of life at which the steep term reaches 0.001, between 0 and 1.
+        wear: weight w of the linear term, from 0 to 1.
     """
     if not 0 < onset < 1:
-        raise ValueError(f"`onset` must be between 0 and 1, a share of life. Got {onset!r} instead.")
+        raise ValueError(f"`onset` must be between 0 and 1, a fraction of life. Got {onset!r} instead.")
     if not 0 <= wear <= 1:
         raise ValueError(f"`wear` must be from 0 to 1, a weight. Got {wear!r} instead.")
     times = _times(times)
     u = (times - times[0]) / (times[-1] - times[0])
-    return wear * u + (1 - wear) * u ** (math.log(STEEP) / math.log(onset))
-
-
-def remaining_life(times: ArrayLike) -> np.ndarray:
-    """Time left to the last of `times`, (rows,) and increasing, or a number of rows."""
-    times = _times(times)
-    return times[-1] - times
+    return wear * u + (1 - wear) * u ** (math.log(ONSET_DEGRADATION) / math.log(onset))
 
 
 def _filter_spectra(scales: np.ndarray, window: int, precision: int) -> np.ndarray:
     """Fourier transforms of the wavelets, real and imaginary part, (scales, 2, window + 1).
 
     The filter is the difference of the wavelet's tabulated integral, stretched to `scale` samples per unit. Within a
-    window only lags below its length matter, so 2 * window points hold both signs of lag without wrapping.
+    window only lags below its length matter, so 2 * window points represent both signs of lag without wrapping.
     """
     try:
         import pywt
@@ -131,15 +133,15 @@ def _filter_spectra(scales: np.ndarray, window: int, precision: int) -> np.ndarr
         step = scale * (x[1] - x[0])  # samples from one point of the table to the next
         length = math.ceil(min(scale * (x[-1] - x[0]) + 1, step * len(x)))
         place = length // 2 - 1 + lags
-        now, next_ = (_stretched(table, step, length, place + later) for later in (0, 1))
-        coefficients = np.sqrt(scale) * (now - next_)
+        difference = _stretched(table, step, length, place) - _stretched(table, step, length, place + 1)
+        coefficients = np.sqrt(scale) * difference
         filters[n] = coefficients.real, coefficients.imag
     return np.fft.rfft(filters)
 
 
 def _stretched(table: np.ndarray, step: float, length: int, place: np.ndarray) -> np.ndarray:
-    # Time runs backwards and the wavelet is conjugated: a correlation, written as a convolution. The wavelet's mean is
-    # not quite 0, so its integral ends with a jump from 0.085 to 0: so it does in PyWavelets and the published numbers.
+    # Time is reversed and the wavelet is conjugated: a correlation, written as a convolution. The wavelet's mean is not
+    # exactly 0, so its integral ends with a jump from 0.085 to 0, as in PyWavelets and the published features.
     inside = (place >= 0) & (place < length)
     row = ((length - 1 - place) / step).astype(int).clip(0, len(table) - 1)
     return np.where(inside, table[row].conj(), 0)
@@ -153,7 +155,7 @@ def _energies(x: np.ndarray, spectra: np.ndarray) -> np.ndarray:  # ... t, s p f
 
 def _entropy(x: np.ndarray) -> np.ndarray:  # ... t -> ...
     low, high = x.min(-1), x.max(-1)
-    edges = [low + (high - low) / BINS * b for b in range(1, BINS)]
+    edges = [low + (high - low) / ENTROPY_BINS * b for b in range(1, ENTROPY_BINS)]
     above = [np.ones(low.shape), *((x >= edge[..., None]).mean(-1) for edge in edges), np.zeros(low.shape)]
     p = -np.diff(above, axis=0)
     return -(p * np.log(np.where(p > 0, p, 1))).sum(0)
@@ -161,7 +163,7 @@ def _entropy(x: np.ndarray) -> np.ndarray:  # ... t -> ...
 
 def _moments(x: np.ndarray) -> np.ndarray:  # ... t -> ... 4
     mean, std = x.mean(-1), x.std(-1)
-    std_or_nan = np.where(np.ptp(x, -1) > 0, std, np.nan)  # rounding can give a constant window a tiny deviation
+    std_or_nan = np.where(np.ptp(x, -1) > 0, std, np.nan)  # rounding can give a constant window a tiny std
     z = (x - mean[..., None]) / std_or_nan[..., None]
     square = z * z
     kurtosis, skewness = (square * square).mean(-1) - 3, (square * z).mean(-1)
@@ -175,26 +177,26 @@ def _frequencies(band: tuple[float, float], rate: float) -> np.ndarray:
             f"`band` must be two increasing frequencies above 0, at most half the rate ({rate / 2:g}). Got {band} "
             "instead. Give both in the unit of `rate`."
         )
-    return np.geomspace(low, high, SCALES)
+    return np.geomspace(low, high, NUM_SCALES)
 
 
 def _signal(signal: ArrayLike, window: int) -> np.ndarray:
     signal = np.asarray(signal, float)
     if signal.ndim != 2:
         raise ValueError(
-            f"`signal` must be (samples, channels). Got shape {signal.shape} instead. Put snapshots one after the "
-            "other with `signal.reshape(-1, channels)`."
+            f"`signal` must be (samples, channels). Got shape {signal.shape} instead. Concatenate snapshots "
+            "with `signal.reshape(-1, channels)`."
         )
     if len(signal) < window:
         raise ValueError(
             f"`signal` must have at least one window of {window} samples. Got {len(signal)} instead. Lower `window`, "
-            "or put several snapshots together."
+            "or concatenate several snapshots."
         )
     if not np.isfinite(signal).all():
         sample, channel = np.argwhere(~np.isfinite(signal))[0]
         raise ValueError(
             f"`signal` must be finite. Got {signal[sample, channel]} at sample {sample} of channel {channel} instead. "
-            "Cut these samples out, or fill them."
+            "Remove these samples, or interpolate them."
         )
     return signal
 
@@ -207,7 +209,7 @@ def _times(times: ArrayLike) -> np.ndarray:
         return np.arange(float(times))
     if times.ndim != 1 or len(times) < 2 or not (np.diff(times) > 0).all():
         raise ValueError(
-            f"`times` must be at least two increasing times, or a number of rows. Got shape {times.shape} instead. "
+            f"`times` must be at least two increasing times, or the number of rows. Got shape {times.shape} instead. "
             "Pass one run at a time, sorted."
         )
     return times

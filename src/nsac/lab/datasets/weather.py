@@ -1,4 +1,4 @@
-"""Regular and nearly regular records: the transformer ETTm1 and the weather station in Jena."""
+"""Regularly and nearly regularly sampled series: the transformer ETTm1 and the weather station in Jena."""
 
 import io
 import zipfile
@@ -16,12 +16,12 @@ JENA_COLUMNS = [
     "p (mbar)", "T (degC)", "Tpot (K)", "Tdew (degC)", "rh (%)", "VPmax (mbar)", "VPact (mbar)", "VPdef (mbar)",
     "sh (g/kg)", "H2OC (mmol/mol)", "rho (g/m**3)", "wv (m/s)", "max. wv (m/s)", "wd (deg)",
 ]  # fmt: skip
-"""The 14 variables both records of the station have."""
+"""The 14 variables that both series of the station have."""
 
 _JENA_2020 = ["rain (mm)", "raining (s)", "SWDR", "PAR", "max. PAR", "Tlog (degC)", "OT"]
 
 MISSING = -9999.0
-"""What the station writes when an instrument fails."""
+"""Value that the station writes for a missing value."""
 
 
 def load_ettm1() -> pd.DataFrame:
@@ -33,32 +33,32 @@ def load_ettm1() -> pd.DataFrame:
     return frame.assign(date=_dates(path, pd.Series(frame["date"]), "%Y-%m-%d %H:%M:%S"))
 
 
-def load_jena(record: str = "2020") -> pd.DataFrame:
-    """The station's record of `"2020"` (21 variables) or `"2009-2016"` (14), in the file's order.
+def load_jena(period: str = "2020") -> pd.DataFrame:
+    """The station's series of `"2020"` (21 variables) or `"2009-2016"` (14), in the file's order.
 
-    Stamps are kept as they are: in 2020 one is repeated and ten are missing, so steps are irregular. -9999 becomes NaN.
+    Times are kept as they are: in 2020 one is repeated and ten are missing, so steps are irregular. -9999 becomes NaN.
     Units that were damaged at the source are left out of the column names.
     """
-    check_choice("record", record, ("2020", "2009-2016"))
-    if record == "2020":
+    check_choice("period", period, ("2020", "2009-2016"))
+    if period == "2020":
         path = locate("jena/jena_2020.csv.gz")
         frame = _csv(path, read_text(path))
         frame.columns = [name.split(" (")[0] if "�" in name else name for name in frame.columns]
         expect_header(path, list(frame.columns), ["date", *JENA_COLUMNS, *_JENA_2020])
-        rows, style = 52696, "%Y-%m-%d %H:%M:%S"
+        rows, date_format = 52696, "%Y-%m-%d %H:%M:%S"
     else:
         path = locate("jena/jena_climate_2009_2016.csv.zip")
         frame = _csv(path, _member(path, "jena_climate_2009_2016.csv"))
         expect_header(path, list(frame.columns), ["Date Time", *JENA_COLUMNS])
         frame = frame.rename(columns={"Date Time": "date"})
-        rows, style = 420551, "%d.%m.%Y %H:%M:%S"
+        rows, date_format = 420551, "%d.%m.%Y %H:%M:%S"
     expect_rows(path, len(frame), rows)
     numbers = frame.drop(columns="date")
-    return pd.concat([_dates(path, pd.Series(frame["date"]), style), numbers.mask(numbers == MISSING)], axis=1)
+    return pd.concat([_dates(path, pd.Series(frame["date"]), date_format), numbers.mask(numbers == MISSING)], axis=1)
 
 
 def segments(dates: pd.Series, step: pd.Timedelta) -> np.ndarray:
-    """Number of the regular stretch each row is in; a new one begins wherever the step is another."""
+    """Number of the regularly sampled segment of each row; a segment ends wherever the step differs from `step`."""
     return (dates.diff().iloc[1:] != step).cumsum().reindex(dates.index, fill_value=0).to_numpy()
 
 
@@ -68,9 +68,9 @@ def _csv(path: Path, text: str) -> pd.DataFrame:
         return frame.astype({name: float for name in frame.columns[1:]})
 
 
-def _dates(path: Path, text: pd.Series, style: str) -> pd.Series:
-    with reading(path, "a table whose dates can be read"):
-        return pd.to_datetime(text, format=style)
+def _dates(path: Path, text: pd.Series, date_format: str) -> pd.Series:
+    with reading(path, "a table with readable dates"):
+        return pd.to_datetime(text, format=date_format)
 
 
 def _member(path: Path, name: str) -> str:

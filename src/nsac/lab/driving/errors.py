@@ -1,8 +1,8 @@
-"""What can be wrong about a drive."""
+"""Errors of the simulators, of films and of driving policies."""
 
 
 class DrivingError(RuntimeError):
-    """A drive that cannot be made, read or shown. The message says why and what to do."""
+    """A drive that cannot be made, read or shown. The message names the reason and how to fix it."""
 
 
 class SimulatorMissing(DrivingError):
@@ -14,7 +14,3 @@ class SimulatorMissing(DrivingError):
 
 class CodecMissing(DrivingError):
     """A picture or film cannot be written."""
-
-
-class RecordingError(DrivingError):
-    """A recording that is missing, damaged, or another one than was asked for."""

@@ -1,4 +1,4 @@
-"""A film of a lap, with a bar that shows how unsure the pilot is."""
+"""A film of a lap, with a bar that shows the uncertainty of the policy."""
 
 import os
 from pathlib import Path
@@ -7,16 +7,16 @@ import numpy as np
 
 from nsac._checks import check_choice
 from nsac.lab.driving.errors import CodecMissing
-from nsac.lab.driving.pilot import Decision
+from nsac.lab.driving.policy import Decision
 from nsac.lab.driving.world import World
 
-ZOOM, BAR = 4, 40
-"""Pixels per pixel of the simulator, and width of the bar."""
-FULL = 0.25
+ZOOM, BAR_WIDTH = 4, 40
+"""Pixels per pixel of the simulator, and width of the bar in pixels."""
+FULL_BAR_STD = 0.25
 """Standard deviation of the steering that fills the bar."""
 ALEATORIC, EPISTEMIC, EMPTY, MARK = (70, 130, 200), (230, 130, 40), (30, 30, 30), (255, 255, 255)
-WARNING = {"slow": (240, 220, 60), "hand over": (220, 50, 50)}
-"""Frames of other colours tell that a supervisor acts."""
+BORDERS = {"slow": (240, 220, 60), "hand over": (220, 50, 50)}
+"""Colour of the border while a supervisor acts."""
 
 
 class Film:
@@ -24,7 +24,7 @@ class Film:
 
     Args:
         threshold: of a supervisor, marked on the bar.
-        every: one of so many actions is shown.
+        every: one picture per so many actions.
     """
 
     def __init__(self, threshold: float | None = None, every: int = 2):
@@ -33,36 +33,37 @@ class Film:
         self._count, self._seconds = 0, 0.04
 
     def __call__(self, world: World, decision: Decision, mode: str) -> None:
-        """Before an action."""
+        """Add a picture before an action."""
         self._seconds = world.seconds
         if self._count % self.every == 0:
             self.pictures.append(picture(world.colour, decision, mode, self.threshold))
         self._count += 1
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write a GIF or an MP4, by the ending of the name."""
+        """Write a GIF or an MP4, by the suffix of the name."""
         path = Path(path)
-        check_choice("ending of a film", path.suffix.lower(), (".gif", ".mp4"))
+        check_choice("suffix of a film", path.suffix.lower(), (".gif", ".mp4"))
         path.parent.mkdir(parents=True, exist_ok=True)
         write = _write_gif if path.suffix.lower() == ".gif" else _write_mp4
         write(path, self.pictures, self._seconds * self.every)
 
 
 def picture(colour: np.ndarray, decision: Decision, mode: str, threshold: float | None) -> np.ndarray:
-    """What the simulator shows, with the bar at its right: noise below, what the pilot does not know above it."""
+    """The simulator's picture, with the bar at its right: the aleatoric share below, the epistemic share above it."""
     view = colour.repeat(ZOOM, 0).repeat(ZOOM, 1)
-    if mode in WARNING:
+    if mode in BORDERS:
         view = view.copy()
         for edge in (np.s_[:ZOOM], np.s_[-ZOOM:], np.s_[:, :ZOOM], np.s_[:, -ZOOM:]):
-            view[edge] = WARNING[mode]
+            view[edge] = BORDERS[mode]
     height = len(view)
-    bar = np.full((height, BAR, 3), EMPTY, np.uint8)
-    total = min(decision.doubt / FULL, 1.0) * height
+    bar = np.full((height, BAR_WIDTH, 3), EMPTY, np.uint8)
+    total = min(decision.steering_std / FULL_BAR_STD, 1.0) * height
     share = decision.aleatoric[0] / max(decision.aleatoric[0] + decision.epistemic[0], 1e-12)
-    noise, top = round(height - share * total), round(height - total)
-    bar[noise:, BAR // 4 :], bar[top:noise, BAR // 4 :] = ALEATORIC, EPISTEMIC
+    middle, top = round(height - share * total), round(height - total)
+    bar[middle:, BAR_WIDTH // 4 :] = ALEATORIC
+    bar[top:middle, BAR_WIDTH // 4 :] = EPISTEMIC
     if threshold is not None:
-        bar[max(round(height - min(threshold / FULL, 1.0) * height) - 1, 0) :][:2] = MARK
+        bar[max(round(height - min(threshold / FULL_BAR_STD, 1.0) * height) - 1, 0) :][:2] = MARK
     return np.concatenate([view, bar], 1)
 
 
@@ -71,7 +72,7 @@ def _write_gif(path: Path, pictures: list[np.ndarray], seconds: float) -> None:
         from PIL import Image
     except ImportError as err:
         raise CodecMissing(f"A GIF needs pillow ({err}). Install it: `pip install 'nsac[drive]'`.") from None
-    first, *others = (Image.fromarray(each).quantize(64) for each in pictures)
+    first, *others = [Image.fromarray(each).quantize(64) for each in pictures]
     first.save(path, save_all=True, append_images=others, duration=round(1000 * seconds), loop=0)
 
 
@@ -92,7 +93,7 @@ def _write_mp4(path: Path, pictures: list[np.ndarray], seconds: float) -> None:
         writer.send(None)
         for each in pictures:
             writer.send(np.ascontiguousarray(each))
-    except OSError as err:  # what ffmpeg wrote before it ended
+    except OSError as err:  # ffmpeg has ended with a message
         raise CodecMissing(f"ffmpeg could not write {path} ({err}). Write a .gif instead.") from None
     finally:
         writer.close()

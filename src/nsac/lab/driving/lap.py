@@ -1,51 +1,53 @@
-"""Closed loop: a driver and a car on a track, and what is to be said about the lap."""
+"""Closed-loop driving: a policy and a car on a track, lap by lap, and the measures of a lap."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
 
 from nsac.lab.driving.expert import Expert
-from nsac.lab.driving.pilot import Decision, Memory
+from nsac.lab.driving.policy import Decision, FrameHistory
 from nsac.lab.driving.track import Track
 from nsac.lab.driving.world import DONE, PLAIN, Colours, World
 
-LIMIT = 1200
-"""Actions of a lap at most, some three times what the expert needs."""
-LOST = 50
-"""Actions off the road in a row, 2 seconds, after which a lap is over."""
+MAX_ACTIONS = 1200
+"""Actions of a lap at most, about three times what the expert needs."""
+MAX_OFF_ROAD_ACTIONS = 50
+"""Consecutive actions off the road, 2 seconds, after which a lap ends."""
+
+Watch = Callable[[World, Decision, str], None]
+"""Called before each action with the world, the decision and who decided."""
 
 
-class Driver(Protocol):
-    """Whoever decides by frames alone."""
+class Policy(Protocol):
+    """Chooses actions from frames alone."""
 
     @property
-    def length(self) -> int:
-        """How many of the latest frames it sees."""
+    def lookback(self) -> int:
+        """Number of frames a decision is made from."""
         ...
 
     def decide(self, frames: np.ndarray) -> list[Decision]:
-        """What to do in each of several laps, by their latest frames, (laps, length, 84, 84)."""
+        """The action in each of several laps, from their latest frames, (laps, lookback, 84, 84)."""
         ...
 
 
 class Supervisor(Protocol):
-    """Whoever may change what a driver wants."""
+    """May replace the action of a policy."""
 
-    def forget(self) -> None:
-        """A new lap begins."""
+    def reset(self) -> None:
+        """Begin a new lap."""
         ...
 
-    def allow(self, decision: Decision, speed: float, expert: np.ndarray) -> tuple[np.ndarray, str]:
+    def choose_action(self, decision: Decision, speed: float, expert: np.ndarray) -> tuple[np.ndarray, str]:
         """The action to take, and who or what decided it."""
         ...
 
 
 @dataclass(frozen=True)
 class Lap:
-    """What happened, action by action."""
+    """One lap, action by action."""
 
     seed: int
     colours: Colours
@@ -64,26 +66,26 @@ class Lap:
     """(n,), to the centreline"""
     speeds: np.ndarray
     actions: np.ndarray
-    """(n, 3), steering, gas and brake, as the driver wanted"""
+    """(n, 3), steering, throttle and brake, as the policy chose them"""
     expert: np.ndarray
-    """(n, 3), what the expert would have done"""
+    """(n, 3), the expert's actions in the same states"""
     aleatoric: np.ndarray
     epistemic: np.ndarray
     """(n, 3), variances"""
     modes: tuple[str, ...]
-    """who decided: `"drive"`, or what a supervisor did"""
+    """who decided: `"drive"`, or the reaction of a supervisor"""
 
     def __len__(self) -> int:
         return len(self.distances)
 
     @property
-    def doubt(self) -> np.ndarray:
+    def steering_std(self) -> np.ndarray:
         """(n,), total standard deviation of the steering."""
         return np.sqrt(self.aleatoric[:, 0] + self.epistemic[:, 0])
 
     @property
     def on_road(self) -> int:
-        """Actions before the road was left for good; all of them if it was not."""
+        """Number of actions before the car left the road for good; all of them if it did not."""
         off = self.distances > self.half_width
         if self.finished or not off.any() or not off[-1]:
             return len(self)
@@ -101,7 +103,11 @@ class Lap:
         return {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in asdict(self).items()}
 
     def measures(self) -> dict[str, float]:
-        """Numbers of the lap; doubts are means up to where the road was left for good."""
+        """Numbers of the lap; uncertainties are means until the car left the road for good.
+
+        `doubt`, a name that records keep, is the total standard deviation of the steering; `aleatoric` and `epistemic`
+        are standard deviations too.
+        """
         n = max(self.on_road, 1)
         return {
             "finished": float(self.finished),
@@ -113,7 +119,7 @@ class Lap:
             "speed": float(self.speeds.mean()),
             "steering_error": float(np.abs(self.actions[:, 0] - self.expert[:, 0]).mean()),
             "steering_change": float(np.abs(np.diff(self.actions[:, 0])).mean()) if len(self) > 1 else 0.0,
-            "doubt": float(self.doubt[:n].mean()),
+            "doubt": float(self.steering_std[:n].mean()),
             "aleatoric": float(np.sqrt(self.aleatoric[:n, 0]).mean()),
             "epistemic": float(np.sqrt(self.epistemic[:n, 0]).mean()),
             "contrast": self.colours.contrast,
@@ -122,121 +128,122 @@ class Lap:
 
 @dataclass(frozen=True)
 class Start:
-    """What a lap begins with."""
+    """Initial conditions of a lap."""
 
     seed: int
     """of the track"""
     colours: Colours = PLAIN
     """of the field"""
     supervisor: Supervisor | None = None
-    """may change what the driver wants"""
-    watch: Callable[[World, Decision, str], None] | None = None
+    """may replace the actions of the policy"""
+    watch: Watch | None = None
     """called before each action"""
 
 
 def drive_lap(
     world: World,
-    driver: Driver | None,
+    policy: Policy | None,
     seed: int,
     colours: Colours = PLAIN,
     supervisor: Supervisor | None = None,
-    watch: Callable[[World, Decision, str], None] | None = None,
-    limit: int = LIMIT,
+    watch: Watch | None = None,
+    limit: int = MAX_ACTIONS,
 ) -> Lap:
-    """Drive until 95 % of the tiles are visited, the road is lost for two seconds, or the time is up.
+    """Drive until 95 % of the tiles are visited, the car is off the road for two seconds, or the time is up.
 
     Args:
         world: the simulator.
-        driver: sees frames only; None for the expert, who knows the track.
+        policy: sees frames only; None for the expert, which uses the track.
         seed: of the track.
         colours: of the field.
-        supervisor: may change what the driver wants.
+        supervisor: may replace the actions of the policy.
         watch: called before each action.
         limit: actions at most.
     """
-    (lap,) = drive_laps([world], driver, [Start(seed, colours, supervisor, watch)], limit=limit)
+    (lap,) = drive_laps([world], policy, [Start(seed, colours, supervisor, watch)], limit=limit)
     return lap
 
 
 def drive_laps(
     worlds: Sequence[World],
-    driver: Driver | None,
+    policy: Policy | None,
     starts: Sequence[Start],
     report: Callable[[Lap], None] | None = None,
-    limit: int = LIMIT,
+    limit: int = MAX_ACTIONS,
 ) -> list[Lap]:
-    """Many laps, as many at a time as there are worlds: one decision for all of them costs little more than for one.
+    """Many laps, as many at a time as there are worlds: a batch of decisions costs little more than one.
 
     Args:
         worlds: simulators; one whose lap has ended takes the next.
-        driver: sees frames only; None for the expert, who knows the track.
+        policy: sees frames only; None for the expert, which uses the track.
         starts: one per lap.
         report: called with each lap when it ends.
         limit: actions of a lap at most.
     """
-    waiting, laps = iter(enumerate(starts)), {}
+    waiting, laps = list(enumerate(starts))[::-1], {}
+    lookback = 1 if policy is None else policy.lookback
 
-    def seats(world: World) -> list[_Seat]:
-        """The next lap, if there is one."""
-        length = 1 if driver is None else driver.length
-        return [_Seat(number, world, _drive(world, start, limit), length) for number, start in islice(waiting, 1)]
+    def begin(world: World) -> _RunningLap:
+        number, start = waiting.pop()
+        return _RunningLap(number, world, _drive(world, start, limit), lookback)
 
-    running = [seat for world in worlds for seat in seats(world)]
+    running = [begin(world) for world in worlds[: len(starts)]]
     while running:
-        seen = np.stack([seat.seen for seat in running])
-        decisions = [None] * len(running) if driver is None else driver.decide(seen)
-        going = []
-        for seat, decision in zip(running, decisions, strict=True):
-            lap = seat.go(decision)
+        frames = np.stack([lap.frames for lap in running])
+        decisions = [None] * len(running) if policy is None else policy.decide(frames)
+        remaining = []
+        for current, decision in zip(running, decisions, strict=True):
+            lap = current.step(decision)
             if lap is None:
-                going.append(seat)
+                remaining.append(current)
                 continue
-            laps[seat.number] = lap
-            going += seats(seat.world)
+            laps[current.number] = lap
+            if waiting:
+                remaining.append(begin(current.world))
             if report is not None:
                 report(lap)
-        running = going
+        running = remaining
     return [laps[number] for number in range(len(laps))]
 
 
-class _Seat:
+class _RunningLap:
     """A lap while it is driven."""
 
-    def __init__(self, number: int, world: World, drive: Generator[np.ndarray, Decision | None, Lap], length: int):
-        self.number, self.world, self.drive, self.memory = number, world, drive, Memory(length)
-        self.seen = self.memory.see(next(drive))
+    def __init__(self, number: int, world: World, drive: Generator[np.ndarray, Decision | None, Lap], lookback: int):
+        self.number, self.world, self.drive, self.history = number, world, drive, FrameHistory(lookback)
+        self.frames = self.history.add(next(drive))
 
-    def go(self, decision: Decision | None) -> Lap | None:
-        """One action; the lap when it has ended."""
+    def step(self, decision: Decision | None) -> Lap | None:
+        """Take one action; the lap if it has ended."""
         try:
-            self.seen = self.memory.see(self.drive.send(decision))
+            self.frames = self.history.add(self.drive.send(decision))
         except StopIteration as end:
             return end.value
         return None
 
 
 def _drive(world: World, start: Start, limit: int) -> Generator[np.ndarray, Decision | None, Lap]:
-    """Yields frames and is sent decisions, None for the expert's; returns the lap."""
-    frame, rows, lost = world.start(start.seed, start.colours), [], 0
+    """Yields frames and receives decisions, None for the expert's; returns the lap."""
+    frame, rows, off_road = world.start(start.seed, start.colours), [], 0
     expert = Expert(world)
     if start.supervisor is not None:
-        start.supervisor.forget()
-    while world.visited < DONE and not world.over and lost < LOST and len(rows) < limit:
-        wanted = expert.act()
-        decision = (yield frame) or Decision(wanted, np.zeros(3), np.zeros(3))
-        done, mode = decision.action, "drive"
+        start.supervisor.reset()
+    while world.visited < DONE and not world.over and off_road < MAX_OFF_ROAD_ACTIONS and len(rows) < limit:
+        advice = expert.act()
+        decision = (yield frame) or Decision(advice, np.zeros(3), np.zeros(3))
+        action, mode = decision.action, "drive"
         if start.supervisor is not None:
-            done, mode = start.supervisor.allow(decision, world.speed, wanted)
+            action, mode = start.supervisor.choose_action(decision, world.speed, advice)
         if start.watch is not None:
             start.watch(world, decision, mode)
         _, distance = world.track.project(world.position)
-        lost = lost + 1 if distance > world.track.half_width else 0
+        off_road = off_road + 1 if distance > world.track.half_width else 0
         state = world.position, distance, world.speed
-        rows.append((*state, decision.action, wanted, decision.aleatoric, decision.epistemic, mode))
-        frame = world.step(done)
+        rows.append((*state, decision.action, advice, decision.aleatoric, decision.epistemic, mode))
+        frame = world.step(action)
     *columns, modes = zip(*rows, strict=True)
     names = ("positions", "distances", "speeds", "actions", "expert", "aleatoric", "epistemic")
-    known: dict[str, Any] = {name: np.array(column) for name, column in zip(names, columns, strict=True)}
+    arrays: dict[str, Any] = {name: np.array(column) for name, column in zip(names, columns, strict=True)}
     return Lap(
         seed=start.seed,
         colours=start.colours,
@@ -246,5 +253,5 @@ def _drive(world: World, start: Start, limit: int) -> Generator[np.ndarray, Deci
         half_width=world.track.half_width,
         seconds=world.seconds,
         modes=modes,
-        **known,
+        **arrays,
     )

@@ -1,4 +1,4 @@
-"""A pilot drives the Udacity simulator while it runs."""
+"""A driving policy in the running Udacity simulator."""
 
 import base64
 import binascii
@@ -9,18 +9,20 @@ from typing import Any
 
 from nsac.lab.driving import protocol
 from nsac.lab.driving.errors import DrivingError
-from nsac.lab.driving.pilot import Memory, Pilot
-from nsac.lab.driving.road import FrameError, decode, prepare
+from nsac.lab.driving.policy import DrivingPolicy, FrameHistory
+from nsac.lab.tasks.udacity import FrameError, decode, prepare
 
-GAIN = 0.15
+THROTTLE_GAIN = 0.15
 """Throttle per mile per hour too slow."""
-BLIND = 10
-"""Frames in a row that cannot be read, after which a drive ends."""
+UNCERTAIN_SPEED_FACTOR = 0.5
+"""Factor on the speed while the uncertainty is above the threshold."""
+MAX_UNREADABLE_FRAMES = 10
+"""Consecutive frames that cannot be read, after which a drive ends."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """What was seen and done at one moment of a drive."""
+class Control:
+    """Answer to one telemetry message."""
 
     steering: float
     throttle: float
@@ -30,60 +32,68 @@ class Told:
     epistemic: float
     """variances of the steering"""
     sure: bool
-    """whether doubt was below the threshold"""
+    """whether the uncertainty was below the threshold"""
     error: str = ""
-    """why the frame could not be used; then the wheel stays where it was, without throttle"""
+    """why the frame could not be used; then the steering is kept, without throttle"""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
 
 
-class RoadDriver:
-    """Answers what the simulator tells.
+class TelemetryDriver:
+    """Answers the telemetry messages of the simulator.
 
     Args:
-        pilot: that learnt the task `"udacity"`.
-        speed: miles per hour on a road it knows.
-        threshold: standard deviation of the steering above which it goes at half that speed; None for never.
+        policy: trained on the task `"udacity"`.
+        speed: miles per hour.
+        threshold: total standard deviation of the steering above which it drives at half that speed; None for never.
         report: called with every answer.
     """
 
     def __init__(
         self,
-        pilot: Pilot,
+        policy: DrivingPolicy,
         speed: float = 15.0,
         threshold: float | None = None,
-        report: Callable[[Told], None] | None = None,
+        report: Callable[[Control], None] | None = None,
     ):
-        self.pilot, self.speed, self.threshold, self.report = pilot, speed, threshold, report
-        self._memory = Memory(pilot.length)
-        self._steering, self._unread = 0.0, 0
+        self.policy, self.speed, self.threshold, self.report = policy, speed, threshold, report
+        self._history = FrameHistory(policy.lookback)
+        self._steering, self._unreadable = 0.0, 0
 
     def answer(self, event: protocol.Event) -> str | None:
-        """The message to send back, if any; nothing to go by means that a person drives."""
+        """The message to send back, if any; telemetry without a frame means that a person drives."""
         if event.name != "telemetry":
             return None
         if not isinstance(event.data, dict) or "image" not in event.data:
             return protocol.event("manual", {})
-        told = self.decide(event.data)
+        control = self.decide(event.data)
         if self.report is not None:
-            self.report(told)
-        return steer(told.steering, told.throttle)
+            self.report(control)
+        return steer(control.steering, control.throttle)
 
-    def decide(self, data: dict[str, Any]) -> Told:
-        """What to do about one telemetry message."""
+    def decide(self, data: dict[str, Any]) -> Control:
+        """Steering and throttle for one telemetry message."""
         speed = _number(data.get("speed", 0))
         try:
             jpeg = base64.b64decode(data["image"], validate=True)
             frame = prepare(decode(jpeg, "The frame of the simulator"))
         except (FrameError, binascii.Error, ValueError, TypeError) as err:
-            self._unread += 1
-            if self._unread >= BLIND:
-                raise DrivingError(f"{BLIND} frames in a row could not be read. The last: {err}") from None
-            return Told(self._steering, 0.0, speed, 0.0, 0.0, False, str(err))
-        self._unread = 0
-        (decision,) = self.pilot.decide(self._memory.see(frame)[None])
-        sure = self.threshold is None or decision.doubt <= self.threshold
-        self._steering = max(-1.0, min(1.0, float(decision.action[0])))
-        throttle = max(-1.0, min(1.0, GAIN * (self.speed * (1.0 if sure else 0.5) - speed)))
-        return Told(self._steering, throttle, speed, float(decision.aleatoric[0]), float(decision.epistemic[0]), sure)
+            self._unreadable += 1
+            if self._unreadable >= MAX_UNREADABLE_FRAMES:
+                raise DrivingError(
+                    f"{MAX_UNREADABLE_FRAMES} frames in a row could not be read. The last: {err}"
+                ) from None
+            return Control(self._steering, 0.0, speed, 0.0, 0.0, False, str(err))
+        self._unreadable = 0
+        (decision,) = self.policy.decide(self._history.add(frame)[None])
+        sure = self.threshold is None or decision.steering_std <= self.threshold
+        target = self.speed * (1.0 if sure else UNCERTAIN_SPEED_FACTOR)
+        self._steering = _clip(float(decision.action[0]))
+        throttle = _clip(THROTTLE_GAIN * (target - speed))
+        aleatoric, epistemic = float(decision.aleatoric[0]), float(decision.epistemic[0])
+        return Control(self._steering, throttle, speed, aleatoric, epistemic, sure)
 
 
 def steer(angle: float, throttle: float) -> str:
@@ -92,17 +102,21 @@ def steer(angle: float, throttle: float) -> str:
 
 
 def serve(
-    driver: RoadDriver, host: str = "127.0.0.1", port: int = protocol.PORT, ready: Callable[[int], None] | None = None
-):
+    driver: TelemetryDriver,
+    host: str = "127.0.0.1",
+    port: int = protocol.PORT,
+    ready: Callable[[int], None] | None = None,
+) -> None:
     """Wait for the simulator and drive until its connection is closed.
 
     Args:
-        driver: who answers.
+        driver: answers its messages.
         host, port: where to listen; port 0 takes a free one.
         ready: called with the port when the simulator can be started.
     """
     try:
         from websockets.exceptions import ConnectionClosed
+        from websockets.sync.server import ServerConnection
         from websockets.sync.server import serve as listen
     except ImportError as err:
         raise DrivingError(
@@ -110,11 +124,11 @@ def serve(
         ) from None
     failed: list[DrivingError] = []
 
-    def handle(connection) -> None:
+    def handle(connection: ServerConnection) -> None:
         try:
             for message in protocol.greeting():
                 connection.send(message)
-            connection.send(steer(0.0, 0.0))  # the simulator tells nothing before it is told something
+            connection.send(steer(0.0, 0.0))  # the simulator sends no telemetry before it receives a command
             for message in connection:
                 event = protocol.parse(message)
                 answer = protocol.reply(message) if event is None else driver.answer(event)
@@ -125,13 +139,13 @@ def serve(
         except DrivingError as err:
             failed.append(err)
         finally:
-            Thread(target=server.shutdown).start()  # it waits for this very handler to end
+            Thread(target=server.shutdown).start()  # it waits until this handler has returned
 
     try:
-        server = listen(handle, host, port, max_size=protocol.LARGEST, compression=None)
+        server = listen(handle, host, port, max_size=protocol.MAX_MESSAGE_BYTES, compression=None)
     except OSError as err:
         raise DrivingError(
-            f"Port {port} of {host} cannot be used ({err}). Stop what uses it, or name another."
+            f"Port {port} of {host} cannot be used ({err}). Stop the program that uses it, or name another port."
         ) from None
     with server:
         if ready is not None:
@@ -141,9 +155,8 @@ def serve(
         raise failed[0]
 
 
-def log_line(told: Told) -> dict[str, Any]:
-    """One moment of a drive for a program."""
-    return asdict(told)
+def _clip(value: float) -> float:
+    return max(-1.0, min(1.0, value))
 
 
 def _number(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""CarRacing with the same physics and the same pixels, drawn only where the camera looks and when somebody looks."""
+"""CarRacing with the same physics and the same pixels, rendered only inside the window and only when needed."""
 
 import math
 from typing import Any
@@ -6,35 +6,35 @@ from typing import Any
 import numpy as np
 from gymnasium.envs.box2d import car_racing
 
-# pygame comes by way of the environment, since it greets on stdout when it is imported by itself
+# pygame is imported through the environment, since it prints a greeting when it is imported directly
 from gymnasium.envs.box2d.car_racing import gfxdraw, pygame  # pyright: ignore[reportPrivateImportUsage]
 
-SIDE = 20
-"""Grass: patches lie on every other cell of a grid from -20 to 20."""
+GRASS_CELLS = 20
+"""Patches of grass are on every other cell of a grid from -20 to 20."""
 WINDOW = car_racing.WINDOW_W, car_racing.WINDOW_H
 SMALL = car_racing.STATE_W, car_racing.STATE_H
 View = tuple[float, tuple[float, float], float]
-"""Pixels per length, where the origin is, and the angle the world is turned by."""
+"""Pixels per unit of length, position of the origin in pixels, and rotation of the world."""
 
 
 class Racing(car_racing.CarRacing):
     """The environment `CarRacing-v3`, several times as fast.
 
-    Its own renderer transforms some 700 polygons one by one, nearly all of which lie outside of the picture, after
-    every step of the physics, and rasterises a font each time. Here they are transformed at once, and not at all while
-    `blind`; the score is left out.
+    The original renderer transforms about 700 polygons one by one after every step of the physics, nearly all of which
+    are outside the picture, and rasterises a font each time. Here they are transformed at once, and not at all while
+    `skip_rendering` is set; the score is omitted.
     """
 
-    blind = False
+    skip_rendering = False
     car: Any
 
     def reset(self, **arguments):
-        """A new track, seen."""
-        self.blind = False
+        """Start on a new track, with a rendered picture."""
+        self.skip_rendering = False
         return super().reset(**arguments)
 
     def _render(self, mode: str):
-        if self.blind:
+        if self.skip_rendering:
             return self.state
         if getattr(self, "_canvas", None) is None:
             self._canvas = pygame.Surface(WINDOW)
@@ -46,7 +46,7 @@ class Racing(car_racing.CarRacing):
         return self._create_image_array(self.surf, SMALL)
 
     def _view(self) -> View:
-        """The car looks up, below the middle; in the first second the camera comes down."""
+        """The car points up, below the middle of the picture; the camera zooms in during the first second."""
         share, angle = min(self.t, 1.0), -self.car.hull.angle
         zoom = 0.1 * car_racing.SCALE * (1 - share) + car_racing.ZOOM * car_racing.SCALE * share
         x, y = pygame.math.Vector2(*(-at * zoom for at in self.car.hull.position)).rotate_rad(angle)
@@ -56,20 +56,21 @@ class Racing(car_racing.CarRacing):
         field, view = car_racing.PLAYFIELD, (zoom, translation, angle)
         farthest = max(abs(at) for at in self.car.hull.position) + math.hypot(*WINDOW) / zoom
         self.surf.fill([int(c) for c in self.bg_color] if farthest < field else 0)
-        if farthest >= field:  # the world ends in the picture
+        if farthest >= field:  # the edge of the field is in the picture
             corners = [(field, field), (field, -field), (-field, -field), (-field, field)]
             self._draw_colored_polygon(self.surf, corners, self.bg_color, *view, clip=False)
         if getattr(self, "_drawn", None) is not self.road_poly:  # a new track
             self._drawn, self._corners = self.road_poly, np.array([poly for poly, _ in self.road_poly])
-        for _, corners in _seen(_PATCHES, *view):
+        for _, corners in _visible(_PATCHES, *view):
             _draw(self.surf, corners, self.grass_color)
-        for i, corners in _seen(self._corners, *view):
+        for i, corners in _visible(self._corners, *view):
             _draw(self.surf, corners, [int(c) for c in self.road_poly[i][1]])  # it changes when a tile is visited
 
 
 def _patches() -> np.ndarray:
-    at = car_racing.GRASS_DIM * np.arange(-SIDE, SIDE, 2)
-    x, y = (axis.reshape(-1, 1) for axis in np.meshgrid(at, at, indexing="ij"))
+    at = car_racing.GRASS_DIM * np.arange(-GRASS_CELLS, GRASS_CELLS, 2)
+    grid_x, grid_y = np.meshgrid(at, at, indexing="ij")
+    x, y = grid_x.reshape(-1, 1), grid_y.reshape(-1, 1)
     d = car_racing.GRASS_DIM
     return np.stack([np.hstack([x + d, x, x, x + d]), np.hstack([y, y, y + d, y + d])], -1)
 
@@ -82,10 +83,12 @@ def _draw(surface: pygame.Surface, corners: list, colour) -> None:
     gfxdraw.filled_polygon(surface, corners, colour)
 
 
-def _seen(polygons: np.ndarray, zoom: float, translation: tuple[float, float], angle: float) -> list[tuple[int, list]]:
+def _visible(
+    polygons: np.ndarray, zoom: float, translation: tuple[float, float], angle: float
+) -> list[tuple[int, list]]:
     """Numbers and corners in pixels of the polygons that the environment draws and that are in the window.
 
-    It draws those with a corner in or near it, most of which leave no pixel.
+    The environment draws all polygons with a corner in or near the window, most of which change no pixel.
     """
     c, s = math.cos(angle), math.sin(angle)
     x = (polygons[..., 0] * c - polygons[..., 1] * s) * zoom + translation[0]

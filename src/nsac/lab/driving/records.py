@@ -1,4 +1,4 @@
-"""Records of what happened on the road: one JSON file per pilot and test, whole or not there."""
+"""Records of driving tests: one JSON file per policy and test, complete or absent; their tables and report section."""
 
 import json
 from collections.abc import Iterable
@@ -9,85 +9,86 @@ from typing import Any
 import numpy as np
 
 from nsac.lab.grid.config import NEURAL, RunConfig
+from nsac.lab.grid.provenance import provenance
 from nsac.lab.grid.sheet import Image, Section, Sheet, Spread
-from nsac.lab.grid.store import AbstractRecord, AbstractStore, config_key, finite, now_and_here
+from nsac.lab.grid.store import AbstractRecord, AbstractStore, config_key, finite
 
 RESULTS = Path("results/driving")
-"""Where records are, unless another folder is named."""
-
+"""Default folder of the records."""
 
 SHOWN = {
     "carracing": {
-        "success": "laps", "distance_ratio": "dist.", "speed": "speed", "noise_success": "other colours",
-        "noise_auroc_doubt": "AUROC", "crashes": "crashes", "hand_over_crashes": "handed over",
-        "slow_crashes": "slowed",
+        "success": "finished", "distance_ratio": "dist.", "speed": "speed", "noise_success": "other colours",
+        "noise_auroc_doubt": "AUROC", "crashes": "crashes", "hand_over_crashes": "with hand-over",
+        "slow_crashes": "with slowing",
     },
     "udacity": {
-        "lake_mse": "lake MSE", "lake_zero_mse": "of zero", "mountain_mse": "mountain MSE", "epistemic_ratio": "epist.",
-        "auroc_epistemic": "AUROC", "auroc_total": "AUROC, total",
+        "lake_mse": "lake MSE", "lake_zero_mse": "MSE of zero", "mountain_mse": "mountain MSE",
+        "epistemic_ratio": "epist. ratio", "auroc_epistemic": "AUROC", "auroc_total": "AUROC, total",
     },
 }  # fmt: skip
-"""Measures of the table by task, with short headings."""
+"""Measures of the table by task, with short column heads."""
 
 NOTES = {
-    "carracing": "Finished laps, distance from the centreline over the expert's, speed, finished laps in other "
-    "colours, how well doubt tells those that fail, and crashes without and with a supervisor. The paper's NSAC "
-    "finishes 80 % in other colours.",
-    "udacity": "Squared error on held-out stretches of the lake road, of predicting zero there, and on the mountain "
-    "road; epistemic variance there over the lake's, and how well deviations tell the roads apart.",
+    "carracing": "Share of finished laps, distance from the centreline relative to the expert's, speed, share of "
+    "finished laps in other colours, AUROC of the total uncertainty for laps that fail there, and crashes without and "
+    "with a supervisor. The paper's NSAC finishes 80 % in other colours.",
+    "udacity": "Mean squared error on held-out stretches of the lake track, of predicting zero there, and on the "
+    "mountain track; epistemic variance on the mountain track relative to the lake, and AUROC of the epistemic and of "
+    "the total variance for separating the two.",
 }
 
 PICTURES = {
-    "closed-loop": "Figure 7. One lap of each pilot: where it drove (A), how far from the centreline (B), what it did "
-    "(C), what its steering hung on (D), and finished laps in other colours, mean and deviation over seeds (E).",
-    "saliency": "Grad-CAM of the steering of each pilot at some moments of a lap.",
+    "closed-loop": "Figure 7. One lap of each policy: its path (A), distance from the centreline (B), actions (C), "
+    "Grad-CAM of the steering (D), and share of finished laps in other colours, mean and standard deviation over "
+    "seeds (E).",
+    "saliency": "Grad-CAM of the steering of each policy at some moments of a lap.",
 }
-"""What each picture shows, by the name of its file."""
+"""Captions of the pictures, by the name of the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriveRecord(AbstractRecord):
-    """What came out of one test of a pilot. Its config has the numbers of the test and of the run that made it."""
+    """The result of one test of a policy. Its config is that of the test and of the run that trained the policy."""
 
     task: str
     """`"carracing"` or `"udacity"`"""
     test: str
-    """`"trials"`: closed loop; `"mountain"`: another road"""
+    """`"trials"`: closed loop; `"mountain"`: another track"""
     method: str
     seed: int
-    """of the run that made the pilot"""
+    """of the run that trained the policy"""
     measures: dict[str, float | None]
     details: dict[str, Any]
-    """lap by lap"""
+    """per lap"""
     seconds: float
     """of CPU"""
 
     @property
     def name(self) -> str:
-        """Of its file, without the ending."""
+        """Of its file, without the suffix."""
         return f"{self.task}_{self.test}_{self.method}_{self.seed}_{self.key}"
 
 
 def make_record(
-    run: RunConfig, test: str, numbers: dict[str, Any], measures: dict[str, float | None], details: dict[str, Any],
+    run: RunConfig, test: str, settings: dict[str, Any], measures: dict[str, float | None], details: dict[str, Any],
     seconds: float,
 ) -> DriveRecord:  # fmt: skip
-    """A record of now and here."""
-    config = plain({"test": numbers, "run": run.to_dict()})
+    """A record with the present time, code and machine."""
+    config = _config(run, settings)
     return DriveRecord(
         task=run.task, test=test, method=run.method, seed=run.seed, key=config_key(config), config=config,
-        measures=plain(measures), details=plain(details), seconds=seconds, **now_and_here(),
+        measures=to_plain(measures), details=to_plain(details), seconds=seconds, **provenance(),
     )  # fmt: skip
 
 
-def record_name(run: RunConfig, test: str, numbers: dict[str, Any]) -> str:
-    """Of the record of a test."""
-    key = config_key(plain({"test": numbers, "run": run.to_dict()}))
-    return f"{run.task}_{test}_{run.method}_{run.seed}_{key}"
+def record_name(run: RunConfig, test: str, settings: dict[str, Any]) -> str:
+    """Name of the record of a test."""
+    return f"{run.task}_{test}_{run.method}_{run.seed}_{config_key(_config(run, settings))}"
 
 
 class DriveStore(AbstractStore[DriveRecord]):
-    """Records of the road."""
+    """A folder of driving records."""
 
     kind, format, command = DriveRecord, "nsac-drive", "nsac drive test"
 
@@ -100,12 +101,12 @@ class DriveStore(AbstractStore[DriveRecord]):
 
 
 def table_rows(records: Iterable[DriveRecord]) -> list[dict[str, Any]]:
-    """One row per task, test, method and measure: mean and deviation over seeds, and their number."""
+    """One row per task, test, method and measure: mean and standard deviation over seeds, and their number."""
     collected: dict[tuple[str, str, str], list[DriveRecord]] = {}
     for record in records:
         collected.setdefault((record.task, record.test, record.method), []).append(record)
     rows = []
-    for (task, test, method), some in sorted(collected.items(), key=lambda item: _place(*item[0])):
+    for (task, test, method), some in sorted(collected.items(), key=lambda item: _order(*item[0])):
         for metric in dict.fromkeys(name for record in some for name in record.measures):
             values = [v for v in (record.measures.get(metric) for record in some) if v is not None]
             about = {"task": task, "test": test, "method": method, "metric": metric, "n": len(some)}
@@ -124,32 +125,37 @@ def sheets(records: Iterable[DriveRecord]) -> list[Sheet]:
         for method in dict.fromkeys(method for method, _ in some):
             count = max(row["n"] for (m, _), row in some.items() if m == method)
             cells = [some.get((method, name), {"mean": None}) for name in names]
-            spreads = (None if cell["mean"] is None else Spread(cell["mean"], cell["std"]) for cell in cells)
+            spreads = [None if cell["mean"] is None else Spread(cell["mean"], cell["std"]) for cell in cells]
             lines.append([method, count, *spreads])
         made.append(Sheet(task, ["method", "n", *names.values()], lines, notes))
     return made
 
 
 def section(records: Iterable[DriveRecord], folder: Path) -> Section:
-    """The road as a section of the report, with the pictures that `nsac drive figure` and `saliency` left in a folder.
+    """The driving section of the report, with the pictures that `nsac drive figure` and `saliency` wrote.
 
     Args:
         records: at least one.
-        folder: where pictures may be.
+        folder: of the pictures.
     """
     drawn = [(name, caption, folder / f"{name}.png") for name, caption in PICTURES.items()]
     images = [Image(name, caption, path.read_bytes()) for name, caption, path in drawn if path.is_file()]
     text = (
-        "Pilots cloned from an expert that knows the track, in the simulator, lap by lap; and steering on roads that "
-        "were, and were not, seen. A supervisor slows down or hands over when doubt passes what held-out laps had."
+        "Policies cloned from an expert with access to the track, tested in closed loop in the simulator; and steering "
+        "on a track of the training data and on another one. A supervisor slows down or hands over when the "
+        "uncertainty exceeds that of held-out laps."
     )
     return Section("driving", "Driving", text, sheets(records), images)
 
 
-def _place(task: str, test: str, method: str) -> tuple:
+def _config(run: RunConfig, settings: dict[str, Any]) -> dict[str, Any]:
+    return to_plain({"test": settings, "run": run.to_dict()})
+
+
+def _order(task: str, test: str, method: str) -> tuple:
     return task, test, NEURAL.index(method) if method in NEURAL else len(NEURAL), method
 
 
-def plain(value: Any) -> Any:
-    """As JSON gives it back: lists for tuples, None for what is not finite."""
+def to_plain(value: Any) -> Any:
+    """The value after a round trip through JSON: lists for tuples, None for numbers that are not finite."""
     return json.loads(json.dumps(finite(value)))

@@ -1,4 +1,4 @@
-"""What the uncertainty is for: a supervisor that slows down, or hands over, when the pilot is not sure."""
+"""A supervisor that slows down, or hands over, when the uncertainty of a driving policy passes a threshold."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -8,75 +8,81 @@ import numpy as np
 
 from nsac._checks import check_choice
 from nsac.lab.driving.lap import Lap
-from nsac.lab.driving.pilot import Decision
+from nsac.lab.driving.policy import Decision
 
-SPAN = 8
-"""Actions over which doubt is averaged, a third of a second: one odd frame is no reason to stop."""
-LEVEL = 0.995
-"""Share of the time that a pilot may drive on its own on laps like those of calibration."""
-CREEP = 25.0
-"""Speed of a car that is not sure."""
-PATIENCE = 25
-"""Actions without doubt, one second, before the pilot has the wheel again."""
+AVERAGED_ACTIONS = 8
+"""Actions over which the uncertainty is averaged, a third of a second: a single frame does not cause a reaction."""
+THRESHOLD_LEVEL = 0.995
+"""Quantile level of the threshold: share of the time without a reaction on laps like those of calibration."""
+SLOW_SPEED = 25.0
+"""Speed limit while the uncertainty is high."""
+HAND_BACK_ACTIONS = 25
+"""Actions below the threshold, one second, before the policy drives again."""
+PEDAL_GAIN, MAX_EXCESS = 0.05, 8.0
+"""Throttle and brake per unit of speed too low or too high, and the largest excess that is braked for."""
 
 Reaction = Literal["slow", "hand over"]
 
 
-class DoubtSupervisor:
-    """Lets a pilot drive until its doubt, averaged over the last actions, passes a threshold.
+class UncertaintySupervisor:
+    """Lets a policy drive until its uncertainty, averaged over the last actions, passes a threshold.
 
     Args:
         threshold: of the total standard deviation of the steering.
-        reaction: `"slow"`: the pilot steers on, but no faster than `CREEP`; `"hand over"`: somebody who can see drives
-            until the pilot has been sure for a second. In the simulator that is the expert.
+        reaction: `"slow"`: the policy keeps steering, but no faster than `SLOW_SPEED`; `"hand over"`: the expert, which
+            stands for a person, drives until the uncertainty has been below the threshold for a second.
     """
 
     def __init__(self, threshold: float, reaction: Reaction = "hand over"):
         check_choice("reaction", reaction, ("slow", "hand over"))
         self.threshold, self.reaction = threshold, reaction
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """A new lap begins."""
-        self._latest: deque[float] = deque(maxlen=SPAN)
-        self._sure = PATIENCE
+    def reset(self) -> None:
+        """Begin a new lap."""
+        self._latest: deque[float] = deque(maxlen=AVERAGED_ACTIONS)
+        self._below = HAND_BACK_ACTIONS
 
-    def allow(self, decision: Decision, speed: float, expert: np.ndarray) -> tuple[np.ndarray, str]:
-        """The pilot's action, or another one."""
-        self._latest.append(decision.doubt)
-        full = len(self._latest) == SPAN
-        self._sure = 0 if full and np.mean(self._latest) > self.threshold else self._sure + 1
-        if self._sure >= PATIENCE:
+    def choose_action(self, decision: Decision, speed: float, expert: np.ndarray) -> tuple[np.ndarray, str]:
+        """The policy's action, or that of the reaction, and which of them it is."""
+        self._latest.append(decision.steering_std)
+        full = len(self._latest) == AVERAGED_ACTIONS
+        self._below = 0 if full and np.mean(self._latest) > self.threshold else self._below + 1
+        if self._below >= HAND_BACK_ACTIONS:
             return decision.action, "drive"
         if self.reaction == "hand over":
             return expert, "hand over"
-        return slowed(decision.action, speed), "slow"
+        return limit_speed(decision.action, speed), "slow"
 
 
-def slowed(action: np.ndarray, speed: float, limit: float = CREEP) -> np.ndarray:
-    """The same steering, with pedals that keep to a speed."""
-    too_fast = speed - limit
-    gas = min(action[1], max(0.0, -0.05 * too_fast))
-    return np.array([action[0], gas, max(action[2], 0.05 * min(too_fast, 8.0)) if too_fast > 0 else action[2]])
+def limit_speed(action: np.ndarray, speed: float, limit: float = SLOW_SPEED) -> np.ndarray:
+    """The same steering, with throttle and brake that keep to a speed limit."""
+    steering, throttle, brake = action
+    excess = speed - limit
+    if excess > 0:
+        brake = max(brake, PEDAL_GAIN * min(excess, MAX_EXCESS))
+    return np.array([steering, min(throttle, max(0.0, -PEDAL_GAIN * excess)), brake])
 
 
-def averaged(doubt: np.ndarray) -> np.ndarray:
-    """Means over `SPAN` actions, as a supervisor sees them."""
-    return np.convolve(doubt, np.full(SPAN, 1 / SPAN), "valid") if len(doubt) >= SPAN else np.empty(0)
+def moving_average(std: np.ndarray) -> np.ndarray:
+    """Means over `AVERAGED_ACTIONS` consecutive actions, as a supervisor computes them."""
+    if len(std) < AVERAGED_ACTIONS:
+        return np.empty(0)
+    return np.convolve(std, np.full(AVERAGED_ACTIONS, 1 / AVERAGED_ACTIONS), "valid")
 
 
-def calibrate_threshold(laps: Sequence[Lap], level: float = LEVEL) -> float:
-    """The doubt that held-out laps pass for at most 1 - `level` of the time.
+def calibrate_threshold(laps: Sequence[Lap], level: float = THRESHOLD_LEVEL) -> float:
+    """The uncertainty that held-out laps exceed for at most 1 - `level` of the time.
 
-    The rank is taken as in split conformal prediction, so the promise holds for a new lap of the same kind, as far as
-    moments of a lap can be taken for independent.
+    The rank is that of split conformal prediction, so the guarantee carries over to another lap of the same kind, as
+    far as the actions of a lap can be treated as independent.
     """
-    seen = np.sort(np.concatenate([averaged(lap.doubt[: lap.on_road]) for lap in laps]))
-    if not len(seen):
-        raise ValueError(f"`laps` must have {SPAN} actions on the road at least. Got none instead.")
-    return float(seen[min(int(np.ceil(level * (len(seen) + 1))), len(seen)) - 1])
+    found = np.sort(np.concatenate([moving_average(lap.steering_std[: lap.on_road]) for lap in laps]))
+    if not len(found):
+        raise ValueError(f"`laps` must have at least {AVERAGED_ACTIONS} actions on the road. Got none instead.")
+    return float(found[min(int(np.ceil(level * (len(found) + 1))), len(found)) - 1])
 
 
 def would_react(lap: Lap, threshold: float) -> bool:
-    """Whether a supervisor would have changed anything about a lap driven without one."""
-    return bool((averaged(lap.doubt) > threshold).any())
+    """Whether a supervisor would have acted on a lap that was driven without one."""
+    return bool((moving_average(lap.steering_std) > threshold).any())

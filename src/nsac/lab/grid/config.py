@@ -1,16 +1,17 @@
-"""The numbers of a run: one TOML file per task, read, checked and resolved to a config per run."""
+"""Configuration of a run: one TOML file per task, read, checked and resolved to one `RunConfig` per run."""
 
 import inspect
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from nsac._checks import check_choice, check_int
 from nsac.lab.grid.store import config_key, record_name
-from nsac.lab.tasks.base import known_tasks
+from nsac.lab.tasks.base import TASKS
 from nsac.methods import METHODS, AbstractMethod, AbstractProblem, AbstractSolved
 from nsac.models import NetworkConfig
 from nsac.training import TrainConfig
@@ -23,19 +24,19 @@ NEURAL = ("nsac", "gmle", "mcd", "de", "der", "sdenet")
 
 PROTOCOLS = ("paper", "sound")
 POSED = ("tokens", "columns", "skip")
-"""Fields of `Problem` that are a choice and not a fact."""
+"""Fields of a problem that are modelling choices and not facts about the data."""
 
-_LEVEL = {"num_samples", "problem", "network", "train", "methods"}
-_METHOD = {"of", "arguments", "num_samples", "problem", "network", "train"}
+_SECTION_KEYS = {"num_samples", "problem", "network", "train", "methods"}
+_METHOD_KEYS = {"of", "arguments", "num_samples", "problem", "network", "train"}
 
 
 class ConfigError(ValueError):
-    """A file of numbers that cannot be used. The message says where it is wrong."""
+    """A configuration file that cannot be used. The message names the place of the error."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything a run depends on, but for the code."""
+    """Everything a run depends on, except the code."""
 
     task: str
     protocol: str
@@ -45,17 +46,17 @@ class RunConfig:
     of: str
     """the method in `METHODS`"""
     revision: int
-    """raised by hand when a change of the code moves numbers"""
+    """increased by hand when a change of the code changes the results"""
     num_samples: int = 1
     """draws in prediction"""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """of the method"""
+    """arguments of the method"""
     problem: dict[str, Any] = field(default_factory=dict)
-    """how the problem is posed, see `POSED`"""
+    """modelling choices, see `POSED`"""
     network: dict[str, Any] = field(default_factory=dict)
     """fields of `NetworkConfig`"""
     train: dict[str, Any] = field(default_factory=dict)
-    """fields of `TrainConfig`; none for a method that is solved"""
+    """fields of `TrainConfig`; empty for a method that is solved in closed form"""
 
     def __post_init__(self):
         check_choice("protocol", self.protocol, PROTOCOLS)
@@ -63,10 +64,10 @@ class RunConfig:
         check_int("seed", self.seed, 0)
         check_int("revision", self.revision, 0)
         check_int("num_samples", self.num_samples)
-        taken = [name for name in inspect.signature(METHODS[self.of]).parameters if name not in ("problem", "seed")]
-        _check_names("arguments", self.arguments, taken)
-        _check_names("problem", self.problem, POSED)
-        _check_names("network", self.network, [each.name for each in fields(NetworkConfig)])
+        parameters = inspect.signature(METHODS[self.of]).parameters
+        _check_keys("arguments", self.arguments, [name for name in parameters if name not in ("problem", "seed")])
+        _check_keys("problem", self.problem, POSED)
+        _check_keys("network", self.network, [each.name for each in fields(NetworkConfig)])
         TrainConfig.from_dict(self.train)
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,12 +76,12 @@ class RunConfig:
 
     @property
     def key(self) -> str:
-        """A hash of the config."""
+        """Hash of the configuration."""
         return config_key(self.to_dict())
 
     @property
     def name(self) -> str:
-        """Of its record."""
+        """Name of its record."""
         return record_name(self.task, self.protocol, self.method, self.seed, self.key)
 
     def build(self, problem: AbstractProblem) -> AbstractMethod:
@@ -91,25 +92,26 @@ class RunConfig:
 
 @cache
 def config_names() -> tuple[str, ...]:
-    """Tasks that have a file of numbers: the paper's, then the others."""
+    """Tasks that have a configuration file: the paper's, then the others."""
     found = sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
     return (*PAPER_TASKS, *(name for name in found if name not in PAPER_TASKS))
 
 
 def methods_of(task: str) -> tuple[str, ...]:
-    """Rows of a task in every table: the paper's methods, then the naive ones."""
-    return (*NEURAL, *_read(task)["naive"])
+    """Rows of a task in every table: the paper's methods, then the baselines."""
+    return (*NEURAL, *_read(task)["baselines"])
 
 
 def protocols_of(task: str) -> list[str]:
-    """What a task has of `"paper"` and `"sound"`."""
-    return [protocol for protocol in PROTOCOLS if (task, protocol) in known_tasks()]
+    """Protocols of a task: `"paper"`, `"sound"`, or both."""
+    return [protocol for protocol in PROTOCOLS if (task, protocol) in TASKS]
 
 
 def run_config(task: str, protocol: str, method: str, seed: int) -> RunConfig:
-    """The config of one run.
+    """The configuration of one run.
 
-    Later ones win: the file's numbers, its `[paper]` or `[sound]`, its `[methods.NAME]`, and `[paper.methods.NAME]`.
+    Later settings override earlier ones: the top of the file, `[paper]` or `[sound]`, `[methods.NAME]`, and
+    `[paper.methods.NAME]`.
     """
     check_choice("task", task, config_names())
     return resolve(_read(task), task, protocol, method, seed)
@@ -121,17 +123,20 @@ def grid(
     seeds: Sequence[int] = range(5),
     protocols: Sequence[str] = PROTOCOLS,
 ) -> list[RunConfig]:
-    """Configs of all runs, seed by seed; a protocol a task does not have is left out.
+    """Configurations of all runs, seed by seed; protocols that a task does not have are skipped.
 
     Args:
-        tasks: names.
-        methods: rows; by default all of a task. Naive ones that a task does not have are left out.
-        seeds: numbers.
+        tasks: names of tasks.
+        methods: rows; by default all rows of a task. Rows that a task does not have are skipped.
+        seeds: seeds of the runs.
         protocols: `"paper"`, `"sound"`, or both.
     """
     for protocol in protocols:
         check_choice("protocol", protocol, PROTOCOLS)
-    known = {name: {*methods_of(name), *_read(name).get("methods", {})} for name in map(_checked, tasks)}
+    known: dict[str, set[str]] = {}
+    for task in tasks:
+        check_choice("task", task, config_names())
+        known[task] = {*methods_of(task), *_read(task).get("methods", {})}
     for method in methods or ():
         check_choice("method", method, sorted(set().union(*known.values())))
     return [
@@ -145,63 +150,64 @@ def grid(
     ]
 
 
-def resolve(numbers: Mapping[str, Any], task: str, protocol: str, method: str, seed: int) -> RunConfig:
-    """The config of one run from the content of a task's file."""
-    level = numbers.get(protocol, {})
-    layers = [numbers, level, *(place.get("methods", {}).get(method, {}) for place in (numbers, level))]
-    found: dict[str, Any] = {}
-    for layer in layers:
-        for name in _METHOD & set(layer):
+def resolve(settings: Mapping[str, Any], task: str, protocol: str, method: str, seed: int) -> RunConfig:
+    """The configuration of one run, from the content of a task's file."""
+    section = settings.get(protocol, {})
+    overrides = [place.get("methods", {}).get(method, {}) for place in (settings, section)]
+    resolved: dict[str, Any] = {}
+    for layer in (settings, section, *overrides):
+        for name in _METHOD_KEYS & set(layer):
             value = layer[name]
-            found[name] = {**found.get(name, {}), **value} if isinstance(value, dict) else value
-    of = found.pop("of", method)
-    rows = sorted({*METHODS, *numbers.get("methods", {}), *level.get("methods", {})})
+            resolved[name] = {**resolved.get(name, {}), **value} if isinstance(value, dict) else value
+    of = resolved.pop("of", method)
+    rows = sorted({*METHODS, *settings.get("methods", {}), *section.get("methods", {})})
     check_choice("method", method, rows)
     check_choice("of", of, sorted(METHODS))
-    if issubclass(METHODS[of], AbstractSolved):  # nothing is trained or drawn
-        found = {"arguments": found.get("arguments", {})}
-    return RunConfig(task, protocol, method, seed, of, numbers["revision"], **found)
+    if issubclass(METHODS[of], AbstractSolved):  # it is neither trained nor sampled
+        resolved = {"arguments": resolved.get("arguments", {})}
+    return RunConfig(task, protocol, method, seed, of, settings["revision"], **resolved)
 
 
-def check_numbers(numbers: Mapping[str, Any], task: str) -> None:
-    """Refuse a file with unknown or missing names, or with numbers that no run can have."""
+def check_settings(settings: Mapping[str, Any], task: str) -> None:
+    """Refuse a file with unknown or missing keys, or with values that no run accepts."""
+    required = ("revision", "baselines", "num_samples", "train")
     try:
-        _check_names("the file", numbers, {"revision", "naive", *_LEVEL, *PROTOCOLS})
-        for name in ("revision", "naive", "num_samples", "train"):
-            if name not in numbers:
-                raise ConfigError(f"`{name}` must be there.")
-        for place in ("", *PROTOCOLS):
-            level = numbers.get(place, {}) if place else numbers
-            _check_names(place or "the file", level, _LEVEL | (set() if place else set(numbers)))
-            for method, own in level.get("methods", {}).items():
-                _check_names(f"methods.{method}", own, _METHOD)
+        _check_keys("the file", settings, {"revision", "baselines", *_SECTION_KEYS, *PROTOCOLS})
+        for name in required:
+            if name not in settings:
+                raise ConfigError(f"`{name}` is required.")
+        _check_methods(settings)
         for protocol in PROTOCOLS:
-            for method in (*NEURAL, *numbers["naive"], *numbers.get("methods", {})):
-                resolve(numbers, task, protocol, method, 0)
+            section = settings.get(protocol, {})
+            _check_keys(protocol, section, _SECTION_KEYS)
+            _check_methods(section)
+        for protocol in PROTOCOLS:
+            for method in (*NEURAL, *settings["baselines"], *settings.get("methods", {})):
+                resolve(settings, task, protocol, method, 0)
     except (TypeError, ValueError, AttributeError) as err:
-        raise ConfigError(f"In the numbers of task {task!r}: {err}") from None
+        raise ConfigError(f"In the configuration of task {task!r}: {err}") from None
 
 
 @cache
 def _read(task: str) -> dict[str, Any]:
     try:
-        numbers = tomllib.loads((_folder() / f"{task}.toml").read_text(encoding="utf-8"))
+        settings = tomllib.loads((_folder() / f"{task}.toml").read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as err:
-        raise ConfigError(f"The numbers of task {task!r} are not TOML: {err}") from None
-    check_numbers(numbers, task)
-    return numbers
+        raise ConfigError(f"The configuration of task {task!r} is not TOML: {err}") from None
+    check_settings(settings, task)
+    return settings
 
 
-def _checked(task: str) -> str:
-    check_choice("task", task, config_names())
-    return task
-
-
-def _folder():
+def _folder() -> Traversable:
     return files("nsac.lab.grid") / "configs"
 
 
-def _check_names(where: str, given: Mapping[str, Any], known) -> None:
+def _check_methods(section: Mapping[str, Any]) -> None:
+    for method, settings in section.get("methods", {}).items():
+        _check_keys(f"methods.{method}", settings, _METHOD_KEYS)
+
+
+def _check_keys(where: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise ConfigError(f"`{where}` must have no names but {', '.join(sorted(known)) or 'none'}. Got {unknown[0]!r}.")
+        raise ConfigError(f"`{where}` must have no keys but {', '.join(sorted(known)) or 'none'}. Got {unknown[0]!r}.")

@@ -1,4 +1,4 @@
-"""Where runs happen: here, in processes of this machine, or on a Ray cluster. One place writes the records."""
+"""Executors of runs: this process, processes of this machine, or a Ray cluster. Only `execute` writes records."""
 
 import contextlib
 import multiprocessing
@@ -17,12 +17,12 @@ from nsac.lab.grid.run import run_once
 from nsac.lab.grid.store import Record, Store
 
 TRIES = 4
-"""How often a run is begun, if what it runs in dies."""
+"""How often a run is started before it counts as failed, if its process or node dies."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something happened to a run."""
+    """A run started, finished or failed."""
 
     kind: Literal["start", "done", "failed"]
     config: RunConfig
@@ -31,34 +31,34 @@ class Event:
 
 
 class AbstractExecutor(ABC):
-    """A place where runs happen. Which one it is does not show in a result."""
+    """Executes runs. The results do not depend on which executor it is."""
 
     workers: int = 1
-    """runs under way at a time"""
+    """number of simultaneous runs"""
 
     @abstractmethod
     def events(self, configs: Iterable[RunConfig]) -> Iterator[Event]:
-        """Do all runs; they are taken from `configs` when there is room, so the iterable may leave out what is done.
+        """Execute all runs; they are taken from `configs` lazily, so the iterable can skip those finished meanwhile.
 
-        A run that fails is told and the others go on; one whose process dies is begun again, `TRIES` times in all.
+        A run that fails is reported and the others continue; one whose process dies is restarted, up to `TRIES` starts.
         """
 
 
 class InProcess(AbstractExecutor):
-    """One after the other, here."""
+    """One run after the other in this process."""
 
     def events(self, configs: Iterable[RunConfig]) -> Iterator[Event]:
-        """In order."""
+        """Events in the order of `configs`."""
         for config in configs:
             yield Event("start", config)
-            yield _told(config, perform(config.to_dict()))
+            yield _finished(config, perform(config.to_dict()))
 
 
 class Processes(AbstractExecutor):
     """Processes of this machine, each with one thread.
 
     Args:
-        workers: how many; by default one per core.
+        workers: number of processes; by default one per core.
     """
 
     def __init__(self, workers: int | None = None):
@@ -66,12 +66,12 @@ class Processes(AbstractExecutor):
         self.workers = workers
 
     def events(self, configs: Iterable[RunConfig]) -> Iterator[Event]:
-        """As processes become free."""
-        todo, again, tries = iter(configs), deque[RunConfig](), Counter[str]()
+        """Events as processes become free."""
+        todo, retries, tries = iter(configs), deque[RunConfig](), Counter[str]()
         free, busy = [_Worker() for _ in range(self.workers)], dict[Connection, tuple[_Worker, RunConfig]]()
         try:
             while True:
-                while free and (config := again.popleft() if again else next(todo, None)):
+                while free and (config := retries.popleft() if retries else next(todo, None)):
                     tries[config.name] += 1
                     worker = free.pop()
                     busy[worker.connection] = worker, config
@@ -84,16 +84,16 @@ class Processes(AbstractExecutor):
                     worker, config = busy.pop(connection)  # pyright: ignore[reportArgumentType]
                     try:
                         answer = worker.connection.recv()
-                    except (EOFError, OSError):  # it died
+                    except (EOFError, OSError):  # the process died
                         worker.end()
                         free.append(_Worker())
                         if tries[config.name] < TRIES:
-                            again.append(config)
+                            retries.append(config)
                         else:
                             yield Event("failed", config, error=f"its process died {TRIES} times")
                         continue
                     free.append(worker)
-                    yield _told(config, answer)
+                    yield _finished(config, answer)
         finally:
             for worker in (*free, *(worker for worker, _ in busy.values())):
                 worker.end()
@@ -103,26 +103,27 @@ class RayCluster(AbstractExecutor):
     """Nodes of a Ray cluster, each with this library and the data; a run takes one core.
 
     Args:
-        address: of the cluster's head; by default the one RAY_ADDRESS names, or a cluster made of this machine.
+        address: address of the cluster's head; by default the one in RAY_ADDRESS, or a local cluster.
     """
 
     def __init__(self, address: str | None = None):
         self.address = address
 
     def events(self, configs: Iterable[RunConfig]) -> Iterator[Event]:
-        """As cores become free; Ray begins a run again on another node if its own is gone."""
+        """Events as cores become free; Ray restarts a run on another node if its node is lost."""
         import ray
         from ray.exceptions import RayError
 
-        mine = not ray.is_initialized()
-        if mine:
+        owned = not ray.is_initialized()
+        if owned:
             ray.init(address=self.address, log_to_driver=False, include_dashboard=False if not self.address else None)
         remote = ray.remote(num_cpus=1, max_retries=TRIES - 1)(perform)
         todo, flight = iter(configs), dict[Any, RunConfig]()
         try:
             while True:
                 self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
-                while len(flight) < self.workers + 1 and (config := next(todo, None)):  # one waits, so no core does
+                # One more than there are cores, so that no core is idle.
+                while len(flight) < self.workers + 1 and (config := next(todo, None)):
                     flight[remote.remote(config.to_dict())] = config
                     yield Event("start", config)
                 if not flight:
@@ -133,9 +134,9 @@ class RayCluster(AbstractExecutor):
                         answer = ray.get(ready)
                     except RayError as err:
                         answer = {"error": f"{type(err).__name__} {TRIES} times: {str(err).splitlines()[0]}"}
-                    yield _told(config, answer)
+                    yield _finished(config, answer)
         finally:
-            if mine:
+            if owned:
                 ray.shutdown()
 
 
@@ -147,7 +148,7 @@ EXECUTORS: dict[str, Callable[..., AbstractExecutor]] = {
 
 
 def execute(configs: Iterable[RunConfig], store: Store, executor: AbstractExecutor) -> Iterator[Event]:
-    """Do what has no record yet, and write each record as soon as it is there, before it is told."""
+    """Execute the runs that have no record yet; each record is written before its event is yielded."""
     for event in executor.events(config for config in configs if config.name not in store):
         if event.record is not None:
             store.write(event.record)
@@ -155,31 +156,31 @@ def execute(configs: Iterable[RunConfig], store: Store, executor: AbstractExecut
 
 
 def perform(config: dict[str, Any]) -> dict[str, Any]:
-    """A run as plain values: its record, or what went wrong."""
+    """Execute a run, from and to plain values: its record, or an error message."""
     try:
         return {"record": asdict(run_once(RunConfig(**config)))}
-    except Exception as err:  # whatever it is, other runs may be luckier
+    except Exception as err:  # a failing run must not stop the others
         return {"error": f"{type(err).__name__}: {err}"}
 
 
-def _told(config: RunConfig, answer: dict[str, Any]) -> Event:
+def _finished(config: RunConfig, answer: dict[str, Any]) -> Event:
     if "error" in answer:
         return Event("failed", config, error=answer["error"])
     return Event("done", config, Record(**answer["record"]))
 
 
 class _Worker:
-    """A process that answers configs until its pipe is closed."""
+    """A process that executes the configurations it receives, until its pipe is closed."""
 
     def __init__(self):
-        context = multiprocessing.get_context("spawn")  # a fork would take locks and threads of torch with it
+        context = multiprocessing.get_context("spawn")  # a fork would inherit locks and threads of torch
         self.connection, other = context.Pipe()
         self.process = context.Process(target=_serve, args=(other,), daemon=True)
         self.process.start()
         other.close()
 
     def give(self, config: RunConfig) -> None:
-        with contextlib.suppress(OSError):  # it died; so says the next `recv`
+        with contextlib.suppress(OSError):  # it died; the next `recv` raises
             self.connection.send(config.to_dict())
 
     def end(self) -> None:
@@ -189,13 +190,13 @@ class _Worker:
 
 
 def _serve(connection: Connection) -> None:
-    def follow() -> None:  # a killed parent cannot say so
+    def exit_with_parent() -> None:  # a killed parent cannot send a message
         parent = multiprocessing.parent_process()
         if parent is not None:
             parent.join()
             os._exit(1)
 
-    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()
     try:
         while True:
             connection.send(perform(connection.recv()))

@@ -1,4 +1,6 @@
-"""Records in MLflow: one run each, told once."""
+"""Records in MLflow: one MLflow run per record, logged once."""
+
+from typing import Any
 
 from nsac.lab.grid.store import Record
 
@@ -6,9 +8,9 @@ EXPERIMENT = "nsac-bench"
 
 
 class MLflow:
-    """Tells records to the server that MLFLOW_TRACKING_URI names, or to MLflow's own default.
+    """Logs records to the server that MLFLOW_TRACKING_URI names, or to MLflow's own default.
 
-    A record that is there already, by the tag `nsac.record`, is not told again.
+    A record that is logged already, by the tag `nsac.record`, is not logged again.
     """
 
     def __init__(self):
@@ -20,7 +22,7 @@ class MLflow:
         self.experiment = mlflow.set_experiment(EXPERIMENT).experiment_id
 
     def __call__(self, record: Record) -> bool:
-        """Whether the record was new."""
+        """Log a record; False if it was logged before."""
         known = self.mlflow.search_runs(
             [self.experiment], f"tags.`nsac.record` = '{record.name}'", max_results=1, output_format="list"
         )
@@ -35,8 +37,11 @@ class MLflow:
         return True
 
 
-def _flat(config: dict, prefix: str = "") -> dict[str, object]:
+def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat = {}
     for name, value in config.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
     return flat

@@ -1,4 +1,4 @@
-"""Tables and pictures of a report, as plain values."""
+"""Tables and figures of a report, as plain values."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -139,8 +139,8 @@ def step_series(layer: NSAC, updates: int = 20) -> dict[str, list[float]]:
 
 
 def trained_layer(seed: int, steps: int = 400, window: int = 16, batch: int = 64) -> NSAC:
-    """A small layer after `steps` of AdamW on predicting the next value of the regimes, mixed."""
-    layer = NSAC(input_dim=1, output_dim=1, d_model=16, num_heads=4, circuit_units=16, seed=seed)
+    """A small layer of the paper after `steps` of AdamW on predicting the next value of the regimes, mixed."""
+    layer = NSAC(1, 1, d_model=16, num_heads=4, circuit_units=16, head="paper", seed=seed)
     generator = torch.Generator().manual_seed(seed)
     grid = torch.linspace(0, 1, 128)
     windows = torch.cat([signal(grid).unfold(0, window + 1, 1) for signal in REGIMES.values()])[..., None]

@@ -22,7 +22,7 @@ COLOUR_MAP = "viridis_r"
 def run(config: dict[str, Any]) -> Outcome:
     """Measure one forward pass without gradients: T tokens, T queries."""
     sizes = {name: config[name] for name in ("d_model", "num_heads", "topk", "sparsity")}
-    layer = NSAC(3, 2, **sizes, readout="all", seed=config["seed"])
+    layer = NSAC(3, 2, **sizes, readout="all", head="paper", seed=config["seed"])
     generator = torch.Generator().manual_seed(config["seed"])
     x = torch.randn(1, config["length"], 3, generator=generator)
     with torch.no_grad():

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nsac._torch import single_threaded
+from nsac.lab.grid.provenance import provenance
 from nsac.lab.grid.run import Watch
-from nsac.lab.grid.store import config_key, now_and_here
+from nsac.lab.grid.store import config_key
 from nsac.lab.studies import STUDIES
 from nsac.lab.studies.base import Outcome, Setting, StudyRecord, StudyStore
 
@@ -55,7 +56,7 @@ def run_setting(setting: Setting) -> StudyRecord:
         metrics=dict(outcome.metrics),
         series=outcome.series,
         seconds={"cpu": cpu, "wall": watch.wall},
-        **now_and_here(),
+        **provenance(),
     )
 
 

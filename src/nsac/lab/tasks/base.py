@@ -1,54 +1,55 @@
-"""A task: data, split, scaling fitted on the training part only, target, and scores in a stated unit."""
+"""A task: data, splits, scaling fitted on the training split only, target, and scores in a stated unit."""
 
-import importlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from nsac._checks import check_choice, check_int
 from nsac.methods import AbstractMethod, AbstractProblem
-from nsac.training import TensorData, WindowData
+from nsac.training import Data, TensorData, WindowData
 from nsac.uncertainty import Prediction, Scores
 
 Protocols = Literal["paper", "sound"]
 
+SPLITS = ("train", "validation", "calibration", "test")
+"""Names of a task's data splits."""
 
-class SplitData(Protocol):
-    """Rows of a task: batches in the unit the model works in, and the way back to the unit of the scores."""
+Predict = Callable[[dict[str, Tensor]], Prediction]
+"""From a batch to its prediction, in the unit of the model."""
 
-    def __len__(self) -> int: ...
 
-    def batch(self, rows: Tensor) -> dict[str, Tensor]:
-        """The rows with these numbers."""
-        ...
+class SplitData(Data, Protocol):
+    """Rows of one split: batches in the unit of the model, and the conversion to the unit of the scores."""
 
     def unit(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Shift and scale, to be broadcast over `y` of these rows: scored is `shift + scale * y`."""
+        """Shift and scale that broadcast over `y` of these rows; scores are of `shift + scale * y`."""
         ...
 
 
 class TableSplit(TensorData):
-    """Rows with a target that was scaled alike in all of them."""
+    """Rows whose targets were all scaled alike."""
 
     def __init__(self, shift: Tensor, scale: Tensor, **columns: Tensor):
         super().__init__(**columns)
-        self.shift, self.scale = shift, scale
+        self.shift = shift
+        self.scale = scale
 
     def unit(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The same for every row."""
+        """The same shift and scale for every row."""
         return self.shift, self.scale
 
 
 class WindowSplit(WindowData):
-    """Forecasting windows, scored as values: `unit_shift + unit_scale *` the standardised ones, per target."""
+    """Forecasting windows, scored as values: `unit_shift + unit_scale * v` of a standardised value v, per target."""
 
-    def __init__(self, unit_shift: Tensor, unit_scale: Tensor, *args, **kwargs):
+    def __init__(self, unit_shift: Tensor, unit_scale: Tensor, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.unit_shift, self.unit_scale = (v.repeat(self.horizon) for v in (unit_shift, unit_scale))
+        self.unit_shift = unit_shift.repeat(self.horizon)
+        self.unit_scale = unit_scale.repeat(self.horizon)
 
     def unit(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """From changes to values."""
@@ -57,81 +58,127 @@ class WindowSplit(WindowData):
 
 
 @dataclass(frozen=True)
+class TaskBatch:
+    """Some rows of a split, and the conversion from the unit of the model to the unit of the scores."""
+
+    inputs: dict[str, Tensor]
+    """in the unit of the model; contains `y`"""
+    shift: Tensor
+    scale: Tensor
+
+    @property
+    def y(self) -> Tensor:
+        """Targets in the unit of the scores."""
+        return self.shift + self.scale * self.inputs["y"]
+
+    def restore(self, prediction: Prediction) -> Prediction:
+        """The prediction in the unit of the scores."""
+        log_scale = self.scale.abs().clamp(min=math.exp(-50)).log()
+        return Prediction(self.shift + self.scale * prediction.mean_draws, log_scale + prediction.log_std_draws)
+
+
+class GroupScores:
+    """The standard scores of all target entries and of each group of them, batch by batch.
+
+    Args:
+        entries: see `Task.entries`.
+    """
+
+    def __init__(self, entries: Mapping[str, Any]):
+        self._entries = entries
+        self._scores = {prefix: Scores() for prefix in entries}
+
+    def add(self, prediction: Prediction, y: Tensor) -> None:
+        """Add one batch, in the unit of the scores."""
+        for prefix, index in self._entries.items():
+            self._scores[prefix].add(prediction[index], y[index])
+
+    def table(self) -> dict[str, float]:
+        """Scores by name, those of a group with its prefix."""
+        table = {}
+        for prefix, scores in self._scores.items():
+            table |= {f"{prefix}{name}": value for name, value in scores.table().items()}
+        return table
+
+
+@dataclass(frozen=True)
 class Task:
-    """What is to be learnt, from what, and how it is scored."""
+    """What is to be learnt, from which data, and how it is scored."""
 
     name: str
     protocol: Protocols
     seed: int
     text: str
-    """what exactly is done, one paragraph"""
+    """the protocol in one paragraph"""
     unit: str
-    """of the scores"""
+    """unit of the scores"""
     problem: AbstractProblem
     train: SplitData
     validation: SplitData
-    """chooses weights"""
+    """selects the weights"""
     calibration: SplitData
-    """sets intervals right; nothing is chosen with it"""
+    """calibrates the intervals; nothing is selected with it"""
     test: SplitData
-    """is looked at once"""
-    naive: tuple[str, ...]
-    """methods every table must show beside the others"""
+    """used once, for the scores"""
+    baselines: tuple[str, ...]
+    """baseline methods that every table shows beside the others"""
     groups: Mapping[str, slice] = field(default_factory=dict)
-    """named stretches of the targets' second axis that are scored apart as well, but for the training part"""
+    """named ranges of the targets' second axis that are also scored separately"""
 
-    def score(
-        self, predict: Callable[[dict[str, Tensor]], Prediction], part: str = "test", size: int = 256
-    ) -> dict[str, float]:
-        """Standard scores of one part, in the unit of the task; the only way a number enters a table.
+    def split(self, name: str) -> SplitData:
+        """A split by its name, one of `SPLITS`."""
+        check_choice("split", name, SPLITS)
+        return getattr(self, name)
+
+    def batches(self, split: str = "test", batch_size: int = 256) -> Iterator[TaskBatch]:
+        """All rows of a split in order, `batch_size` at a time."""
+        data = self.split(split)
+        for rows in torch.arange(len(data)).split(batch_size):
+            yield TaskBatch(data.batch(rows), *data.unit(rows))
+
+    def entries(self, split: str = "test") -> dict[str, Any]:
+        """Prefix of score names to the index of the target entries they cover: all entries, and each group.
+
+        Training rows may arrange their targets differently, so the training split has no groups.
+        """
+        entries: dict[str, Any] = {"": slice(None)}
+        if split != "train":
+            entries |= {f"{group}_": (slice(None), columns) for group, columns in self.groups.items()}
+        return entries
+
+    def score(self, predict: Predict, split: str = "test", batch_size: int = 256) -> dict[str, float]:
+        """Standard scores of one split, in the unit of the task.
 
         Args:
             predict: a batch to its prediction, in the unit of the model.
-            part: "train", "validation", "calibration" or "test".
-            size: rows at a time.
+            split: one of `SPLITS`.
+            batch_size: rows predicted at a time.
         """
-        check_choice("part", part, ("train", "validation", "calibration", "test"))
-        groups = {} if part == "train" else self.groups  # rows of training may be dealt otherwise
-        scores = {group: Scores() for group in ("", *groups)}
-        for rows in torch.arange(len(getattr(self, part))).split(size):
-            prediction, y = self.restore(predict, part, rows)
-            for group, collected in scores.items():
-                which = (slice(None), groups[group]) if group else slice(None)
-                collected.add(prediction[which], y[which])
-        tables = {group: collected.table() for group, collected in scores.items()}
-        return {f"{group}_{name}" if group else name: v for group, t in tables.items() for name, v in t.items()}
+        scores = GroupScores(self.entries(split))
+        for batch in self.batches(split, batch_size):
+            scores.add(batch.restore(predict(batch.inputs)), batch.y)
+        return scores.table()
 
-    def restore(
-        self, predict: Callable[[dict[str, Tensor]], Prediction], part: str, rows: Tensor
-    ) -> tuple[Prediction, Tensor]:
-        """Prediction and truth of some rows, in the unit of the scores."""
-        data: SplitData = getattr(self, part)
-        batch, (shift, scale) = data.batch(rows), data.unit(rows)
-        raw = predict(batch)
-        log_scale = scale.abs().clamp(min=math.exp(-50)).log()
-        scaled = Prediction(shift + scale * raw.mean_draws, log_scale + raw.log_std_draws)
-        return scaled, shift + scale * batch["y"]
-
-    def score_method(self, method: AbstractMethod, part: str = "test") -> dict[str, float]:
+    def score_method(self, method: AbstractMethod, split: str = "test") -> dict[str, float]:
         """Scores of a fitted method."""
-        return self.score(method.predict, part)
+        return self.score(method.predict, split)
 
 
 Builder = Callable[[int], Task]
 TASKS: dict[tuple[str, str], Builder] = {}
-"""(name, protocol) to the function from a seed to the task."""
+"""(name, protocol) to the function from a seed to the task. Importing `nsac.lab.tasks` registers all tasks."""
 
 
 SOURCES = {"ettm1-24": ("ettm1",), "jena": ("jena-2020",), "pronostia": ("xjtu", "pronostia"), "hust": ("xjtu", "hust")}
-"""Data sets a task is made of, where they are not one of its own name."""
+"""Data sources of a task, where they are not the one source of the same name."""
 
 
 def task(name: str, protocol: Protocols) -> Callable[[Builder], Builder]:
-    """Register a builder, once."""
+    """Register a builder under a name and protocol that are not taken yet."""
 
     def register(builder: Builder) -> Builder:
         if (name, protocol) in TASKS:
-            raise ValueError(f"`name` and `protocol` must be new. Got {name!r}, {protocol!r} twice.")
+            raise ValueError(f"`name` and `protocol` must be unique. Got {name!r}, {protocol!r} twice.")
         TASKS[name, protocol] = builder
         return builder
 
@@ -139,32 +186,17 @@ def task(name: str, protocol: Protocols) -> Callable[[Builder], Builder]:
 
 
 def sources_of(name: str) -> tuple[str, ...]:
-    """Data sets a task is made of."""
+    """Names of the data sources of a task."""
     return SOURCES.get(name, (name,))
 
 
-FURTHER = ("nsac.lab.driving.tasks",)
-"""Modules of rooms below that have tasks of their own. They are imported by name when the registry is asked for."""
-
-
-def known_tasks() -> dict[tuple[str, str], Builder]:
-    """The registry, filled."""
-    from nsac.lab import tasks  # noqa: F401  they import this module
-
-    for module in FURTHER:
-        importlib.import_module(module)
-    return TASKS
-
-
 def tasks_of(source: str) -> list[tuple[str, str]]:
-    """Name and protocol of the tasks that use a data set."""
-    known_tasks()
+    """Name and protocol of the tasks that use a data source."""
     return [(name, protocol) for name, protocol in TASKS if source in sources_of(name)]
 
 
 def load_task(name: str, protocol: Protocols = "sound", seed: int = 0) -> Task:
-    """Build a task; the seed fixes splits and generated data."""
-    known_tasks()
+    """Build a task; the seed determines splits and generated data."""
     check_choice("name", name, sorted({known for known, _ in TASKS}))
     check_choice(f"protocol of {name!r}", protocol, [p for known, p in TASKS if known == name])
     check_int("seed", seed, 0)

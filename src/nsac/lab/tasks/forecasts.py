@@ -67,7 +67,7 @@ def build(name: str, protocol: Protocols, seed: int, frame: pd.DataFrame, settin
     )  # fmt: skip
     unit_name = "min-max" if setting.min_max else "training standard deviations"
     naive = ("persistence", "seasonal", "ridge")
-    return Task(name, protocol, seed, text, unit_name, problem, **parts, naive=naive)
+    return Task(name, protocol, seed, text, unit_name, problem, **parts, baselines=naive)
 
 
 def standard_calendar(dates: pd.Series) -> np.ndarray:

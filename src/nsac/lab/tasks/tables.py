@@ -1,6 +1,6 @@
 """Regression tables: Boston and Kin8nm as in the paper, and all UCI sets with their standard splits."""
 # pyright: reportArgumentType=false, reportAssignmentType=false
-# (the type checker takes a column of a frame for a frame, and unpacked parts for any argument)
+# (the type checker takes a column of a frame for a frame, and unpacked splits for any argument)
 
 import numpy as np
 import torch
@@ -12,15 +12,15 @@ from nsac.lab.tasks.base import Protocols, TableSplit, Task, task
 from nsac.methods import TableProblem
 
 _PAPER = (
-    "Rows are shuffled with the seed and a tenth of them is the test part, for the paper states no split; of the "
-    "rest, eight tenths train, one tenth chooses weights and one tenth calibrates. Targets are scored on a scale "
-    "where the training part runs from 0 to 1, as after the paper's min-max scaling, which here never sees another "
-    "part. Inputs are standardised, an affine change of min-max scaling."
+    "Rows are shuffled with the seed and a tenth of them is the test split, since the paper states none; of the "
+    "rest, eight tenths train, one tenth selects the weights and one tenth calibrates. Targets are scored on a scale "
+    "where the training split ranges from 0 to 1, as after the paper's min-max scaling, which here is fitted on the "
+    "training split alone. Inputs are standardised, an affine change of min-max scaling."
 )
 _SOUND = (
     "Standard split number {seed} of the UCI benchmark (nine tenths, one tenth), the one most published numbers are "
-    "means over; of the nine tenths, eight in ten train, one in ten chooses weights and one in ten calibrates. "
-    "Inputs and target are standardised with the training part; scores are in the unit of the data, {unit}. "
+    "means over; of the nine tenths, eight in ten train, one in ten selects the weights and one in ten calibrates. "
+    "Inputs and target are standardised with the training split; scores are in the unit of the data, {unit}. "
     "{repeated} of the {n} test rows equal a row of the nine tenths, target included; the standard splits do not keep "
     "repeated rows together."
 )
@@ -31,7 +31,7 @@ _UNITS = {
 
 
 def build(name: str, protocol: Protocols, seed: int, table: Table) -> Task:
-    """The task for a table that was loaded already."""
+    """The task of a given table."""
     generator = np.random.default_rng(seed)
     if protocol == "paper":
         order = generator.permutation(len(table.y))
@@ -45,33 +45,33 @@ def build(name: str, protocol: Protocols, seed: int, table: Table) -> Task:
         text = _SOUND.format(seed=number, unit=unit, repeated=repeated(table, given, test), n=len(test))
     tenth = round(0.1 * len(rest))
     validation, calibration, train = np.split(rest, [tenth, 2 * tenth])
-    parts = {"train": train, "validation": validation, "calibration": calibration, "test": test}
+    splits = {"train": train, "validation": validation, "calibration": calibration, "test": test}
     x, y = standardised(table.x, train), table.y[:, None]
     mean, std = y[train].mean(0), y[train].std(0)
     low, span = (y[train].min(0), np.ptp(y[train], 0)) if protocol == "paper" else (0.0, 1.0)
-    back = tensor((mean - low) / span), tensor(std / span)
-    data = {
-        part: TableSplit(*back, x=tensor(x[rows]), y=tensor((y[rows] - mean) / std)) for part, rows in parts.items()
-    }
+    shift, scale = tensor((mean - low) / span), tensor(std / span)
+    data = {}
+    for split, rows in splits.items():
+        data[split] = TableSplit(shift, scale, x=tensor(x[rows]), y=tensor((y[rows] - mean) / std))
     problem = TableProblem(x.shape[1], 1)
-    return Task(name, protocol, seed, text, unit, problem, **data, naive=("mean", "ridge", "gbm"))
+    return Task(name, protocol, seed, text, unit, problem, **data, baselines=("mean", "ridge", "gbm"))
 
 
 def repeated(table: Table, given: np.ndarray, test: np.ndarray) -> int:
-    """How many test rows equal one of the given rows, target included."""
+    """Number of test rows that equal one of the given rows, target included."""
     rows = np.column_stack([table.x, table.y])
     known = set(map(tuple, rows[given].tolist()))
     return sum(tuple(row) in known for row in rows[test].tolist())
 
 
 def standardised(x: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Columns with mean 0 and deviation 1 over the training rows; constant columns become 0."""
+    """Columns with mean 0 and standard deviation 1 over the training rows; constant columns become 0."""
     std = x[train].std(0)
     return (x - x[train].mean(0)) / np.where(std > 0, std, 1.0)
 
 
 def tensor(values: np.ndarray | float) -> Tensor:
-    """In the default precision."""
+    """A tensor in the default precision."""
     return torch.as_tensor(np.asarray(values), dtype=torch.get_default_dtype())
 
 

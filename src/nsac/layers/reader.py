@@ -1,0 +1,158 @@
+"""The linear read-out of stochastic attention: nonlinear in what is the same for all draws, linear in the draws."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, linear
+
+from nsac.layers.attention import Project
+from nsac.layers.init import seeded_linear, seeded_mlp
+from nsac.layers.novelty import Epistemic
+
+LOG_STD_RANGE = (-10.0, 3.0)
+"""Range of the logarithm of a standard deviation; far from the data a linear read-out would leave every scale."""
+
+MIN_SPREAD = 1e-6
+"""Standard deviation of the mean below which draws count as equal: noise in the logits has no effect there."""
+
+
+Attend = Callable[[Tensor | None, Project | None], Tensor]
+
+
+class LinearReader(nn.Module):
+    r"""Mean and log standard deviation of each draw, linear in the attended values.
+
+    $o_n = W\,(g \odot a_n) + V h$, with the attended values $a_n$ of draw n, hidden layers $h(q, \bar a)$ on the query
+    and on its attended values without noise, and a gate $g = 1 + G h$. The nonlinear part is the same for all draws
+    and is computed once; the rest is linear in $a_n$, so W can be applied to the values before they are weighed. A
+    draw then costs a softmax and a few sums.
+
+    Args:
+        query_dim: features of a query.
+        d_model: attended values, over all heads.
+        num_heads: attention heads.
+        hidden: neurons of the hidden layers.
+        output_dim: numbers to predict per query.
+        skip_dim: features with a direct linear path to the mean; 0 for none.
+        project_values: whether W is applied before values are weighed; cheaper if 2 * output_dim is below
+            d_model / num_heads, and the same function in any case.
+        join_queries: whether the outputs of all queries make one row: output i of query q is column i * Q + q.
+        seed: fixes the initial weights.
+    """
+
+    def __init__(
+        self,
+        query_dim: int,
+        d_model: int,
+        num_heads: int,
+        hidden: int,
+        output_dim: int,
+        skip_dim: int = 0,
+        project_values: bool = True,
+        join_queries: bool = False,
+        seed: int = 0,
+    ):
+        super().__init__()
+        self.num_heads, self.project_values, self.join_queries = num_heads, project_values, join_queries
+        self.hidden = seeded_mlp(query_dim + d_model, hidden, hidden, seed)
+        self.gate = seeded_linear(hidden, d_model, seed + 1)
+        self.attended = seeded_linear(d_model, 2 * output_dim, seed + 2)
+        self.direct = seeded_linear(hidden, 2 * output_dim, seed + 3)
+        self.skip = seeded_linear(skip_dim, output_dim, seed + 4) if skip_dim else None
+        with torch.no_grad():  # standard deviations start near 1, that of a standardised target
+            for layer in (self.attended, self.direct):
+                layer.weight[output_dim:] *= 0.1
+
+    def forward(
+        self,
+        attend: Attend,
+        query: Tensor,
+        noise: Tensor | None,
+        skip: Tensor | None = None,
+        epistemic: Callable[[], Epistemic] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Draws of mean and log standard deviation, (N, B, Q, output_dim), or (N, B, Q * output_dim) if joined.
+
+        Args:
+            attend: attended values under some noise and projection; `Attention.attend` of selected keys.
+            query: (B, Q, query_dim).
+            noise: of the logits, (N, topk, B or 1, H, Q); None in the noise-free pass, which has no `epistemic`.
+            skip: (B, Q, skip_dim).
+            epistemic: if given, the variance over draws of the mean, averaged over outputs, is scaled to its
+                `variance`, and standard deviations are at least its minimum.
+        """
+        read = self._project_values if self.project_values else self._read_attended
+        mean, log_std = read(attend, query, noise).chunk(2, -1)
+        straight = self.skip(skip) if self.skip is not None and skip is not None else None
+        if self.join_queries:
+            mean, log_std = _join(mean), _join(log_std)
+            straight = None if straight is None else _join(straight)
+        low, high = LOG_STD_RANGE
+        if epistemic is None or noise is None:
+            log_std = log_std.clamp(low, high)
+        else:
+            variance, min_log_std = epistemic()
+            mean = scale_spread(mean, variance.unsqueeze(-1), noise[:, 0, :, 0, : mean.shape[-2]].unsqueeze(-1))
+            log_std = torch.maximum(log_std, min_log_std.clamp(min=low)).clamp(max=high)
+        mean = mean if straight is None else mean + straight
+        return (mean.squeeze(-2), log_std.squeeze(-2)) if self.join_queries else (mean, log_std)
+
+    def _project_values(self, attend: Attend, query: Tensor, noise: Tensor | None) -> Tensor:
+        """Gate and W are applied to the values before they are weighed."""
+        weight = self.attended.weight.unflatten(-1, (self.num_heads, -1))  # c h d
+        narrow, hidden = weight.shape[0] <= weight.shape[2], []
+
+        def project(values: Tensor, expected: Tensor, rows: slice) -> Tensor:
+            known = torch.cat([query[:, rows], expected.permute(1, 3, 2, 0).flatten(-2)], -1)  # b q (e + h d)
+            hidden.append(gelu(self.hidden(known)))
+            gate = 1 + self.gate(hidden[-1]).unflatten(-1, (self.num_heads, -1)).permute(3, 0, 2, 1).unsqueeze(1)
+            gated = values * gate  # d k b h q
+            return _apply_per_head(weight, gated) if narrow else gated
+
+        out = attend(noise, project)
+        if narrow:  # what is left is the sum over heads, as a product because that is fastest
+            eye = torch.eye(len(weight), dtype=out.dtype, device=out.device)
+            out = linear(out, eye.repeat(1, self.num_heads), self.attended.bias)
+        else:
+            out = self.attended(out)
+        return out + self.direct(hidden[0] if len(hidden) == 1 else torch.cat(hidden, 1))
+
+    def _read_attended(self, attend: Attend, query: Tensor, noise: Tensor | None) -> Tensor:
+        """Gate and W are applied to the attended values; the noise-free pass is one more draw."""
+        if noise is None:
+            attended = attend(None, None)
+            expected = attended[0]
+        else:
+            attended = attend(torch.cat([noise, torch.zeros_like(noise[:1])]), None)
+            attended, expected = attended[:-1], attended[-1]
+        hidden = gelu(self.hidden(torch.cat([query, expected], -1)))
+        return self.attended((1 + self.gate(hidden)) * attended) + self.direct(hidden)
+
+
+def _apply_per_head(weight: Tensor, values: Tensor) -> Tensor:  # c h d, d k b h q -> c k b h q
+    flat = values.permute(3, 0, 1, 2, 4)  # h d k b q
+    product = torch.bmm(weight.transpose(0, 1), flat.flatten(2))
+    return product.unflatten(2, flat.shape[2:]).permute(1, 2, 3, 0, 4)
+
+
+def _join(outputs: Tensor) -> Tensor:  # n b q o -> n b 1 (o q)
+    return join_queries(outputs).unsqueeze(-2)
+
+
+def join_queries(outputs: Tensor) -> Tensor:  # n b q o -> n b (o q)
+    """Outputs of all queries as one row."""
+    return outputs.mT.flatten(-2)
+
+
+def scale_spread(mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:  # n b q o, b q 1, n b q 1 -> n b q o
+    """Scale draws about their mean so that their variance is `variance`, on average over outputs.
+
+    To first order a draw differs from the mean in proportion to psi, so this scales psi, query by query. Beyond first
+    order, where softmax would saturate, it is exact, and the mean stays what it was. Where draws do not differ, since
+    a query has one key or none, the noise itself takes their place.
+    """
+    centre = mean.mean(0)
+    away = torch.add(mean - centre, noise - noise.mean(0), alpha=MIN_SPREAD)
+    spread = away.square().mean((0, -1)).unsqueeze(-1)
+    return torch.addcmul(centre, away, (variance / spread.clamp(min=MIN_SPREAD**4)).sqrt())

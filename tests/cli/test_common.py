@@ -1,0 +1,161 @@
+import json
+import warnings
+
+import pytest
+import typer
+
+from nsac.cli import common
+from nsac.cli.common import (
+    check_names,
+    merge_deprecated,
+    note,
+    one_line_errors,
+    parse_seeds,
+    print_outcome,
+    print_plan,
+    status,
+)
+from nsac.lab.datasets import DataError
+
+
+def exit_code(action):
+    with pytest.raises(typer.Exit) as stopped:
+        action()
+    return stopped.value.exit_code
+
+
+def exit_code_of_error(error, **options):
+    def fail():
+        with one_line_errors(**options):
+            raise error
+
+    return exit_code(fail)
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("0-4", [0, 1, 2, 3, 4]), ("3", [3]), ("0,2,5-7", [0, 2, 5, 6, 7])])
+def test_seeds_are_ranges_and_lists(text, seeds):
+    assert parse_seeds(text) == seeds
+
+
+def test_a_repeated_seed_counts_once():
+    assert parse_seeds("0-2,1") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("text", ["a", "", "-1", "0-4-5", "1.5", "0,"])
+def test_malformed_seeds_exit_with_code_2(text, capsys):
+    assert exit_code(lambda: parse_seeds(text)) == 2
+    assert "`--seeds` must be a range or a comma-separated list" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["4-0", "1,4-0"])
+def test_a_descending_range_of_seeds_exits_with_code_2(text, capsys):
+    assert exit_code(lambda: parse_seeds(text)) == 2
+    assert "Write the smaller number first" in capsys.readouterr().err
+
+
+def test_a_repeatable_option_needs_no_note(capsys):
+    assert merge_deprecated(["nsac", "de"], None, "--method") == ["nsac", "de"]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_deprecated_plural_is_split_at_commas():
+    assert merge_deprecated(["nsac"], "de, gmle", "--method") == ["nsac", "de", "gmle"]
+
+
+def test_a_deprecated_plural_prints_its_replacement(capsys):
+    merge_deprecated(None, "de", "--method")
+    assert "`--methods A,B` is deprecated" in (text := capsys.readouterr().err) and "--method A --method B" in text
+
+
+def test_without_values_an_option_is_none():
+    assert merge_deprecated([], None, "--method") is None
+
+
+def test_an_unknown_name_lists_the_known_ones(capsys):
+    assert exit_code(lambda: check_names("study", ["x"], ["cost", "lengths"])) == 2
+    assert capsys.readouterr().err == "Error: There is no study 'x'. Available: cost, lengths.\n"
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), OSError("no"), ImportError("no"), DataError("no")])
+def test_an_expected_error_is_one_line_and_exit_code_2(error, capsys):
+    assert exit_code_of_error(error) == 2
+    assert capsys.readouterr().err == "Error: no\n"
+
+
+def test_a_message_of_several_lines_becomes_one_line(capsys):
+    exit_code_of_error(ValueError("one\n  two"))
+    assert capsys.readouterr().err == "Error: one two\n"
+
+
+def test_an_error_without_a_message_is_named_by_its_class(capsys):
+    exit_code_of_error(MemoryError())
+    assert capsys.readouterr().err == "Error: MemoryError\n"
+
+
+def test_an_unexpected_error_keeps_its_traceback_where_there_is_no_option_verbose():
+    with pytest.raises(KeyError), one_line_errors():
+        raise KeyError("x")
+
+
+def test_an_unexpected_error_is_one_line_where_there_is_an_option_verbose(capsys):
+    assert exit_code_of_error(KeyError("x"), verbose=False) == 2
+    assert capsys.readouterr().err == "Error: KeyError: 'x' (unexpected; `--verbose` shows the traceback)\n"
+
+
+def test_verbose_prints_the_traceback(capsys):
+    exit_code_of_error(ValueError("no"), verbose=True)
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_interrupted_command_exits_with_code_130(capsys):
+    assert exit_code_of_error(KeyboardInterrupt()) == 130
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
+def test_the_message_of_an_interrupted_command_can_be_chosen(capsys):
+    exit_code_of_error(KeyboardInterrupt(), interrupted="Interrupted. The same command resumes.")
+    assert capsys.readouterr().err == "Interrupted. The same command resumes.\n"
+
+
+def test_an_exit_code_passes_through():
+    assert exit_code_of_error(typer.Exit(1)) == 1
+
+
+def test_a_warning_becomes_a_note(capsys):
+    with one_line_errors():
+        warnings.warn("too\n few", stacklevel=1)
+    assert capsys.readouterr().err == "Note: too few\n"
+
+
+def test_a_note_is_printed_literally(capsys):
+    note("file [bold]x[/bold] :smile:")
+    assert capsys.readouterr().err == "Note: file [bold]x[/bold] :smile:\n"
+
+
+def test_a_status_text_is_not_read_as_markup():
+    with status("reading [/x].csv"):
+        pass
+
+
+def test_a_plan_counts_and_lists_the_runs_to_do(capsys):
+    print_plan("runs", 3, [("a 0", {"task": "a"})], as_json=False)
+    assert capsys.readouterr().out == "3 runs, 2 done, 1 to do:\n  a 0\n"
+
+
+def test_a_plan_with_nothing_to_do_is_one_line(capsys):
+    print_plan("runs", 3, [], as_json=False)
+    assert capsys.readouterr().out == "3 runs, 3 done, 0 to do.\n"
+
+
+def test_a_plan_is_read_by_programs(capsys):
+    print_plan("runs", 3, [("a 0", {"task": "a"})], as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"runs": 3, "done": 2, "todo": [{"task": "a"}]}
+
+
+def test_failed_runs_make_the_exit_code_1(tmp_path):
+    failed = [{"name": "a", "error": "no"}]
+    assert exit_code(lambda: print_outcome("runs", 2, 1, failed, tmp_path, as_json=True)) == 1
+
+
+def test_consoles_do_not_read_markup():
+    assert not common.console._markup and not common.errors._markup
