@@ -110,7 +110,9 @@ def test_an_error_is_one_line_and_exit_code_2(tmp_path, arguments, message):
 @pytest.fixture
 def grown(monkeypatch):
     """Runs of `growth` that take no time; the epistemic standard deviation is the seed."""
-    monkeypatch.setattr(growth, "run_growth", lambda task, share, seed: growth.Grown(task, share, seed, seed, 0.3, 0.4))
+    monkeypatch.setattr(
+        growth, "run_growth", lambda task, share, seed: growth.GrowthRun(task, share, seed, seed, 0.3, 0.4)
+    )
 
 
 def test_growth_averages_over_the_named_seeds(tmp_path, grown):

@@ -45,6 +45,6 @@ def demo(
             return
         table = Table("", *SCORES.values(), caption=CAPTION)
         for row in result.rows:
-            table.add_row(f"{row['method']}, {row['part']}", *(f"{row[name]:.4f}" for name in SCORES))
+            table.add_row(f"{row['method']}, {row['half']}", *(f"{row[name]:.4f}" for name in SCORES))
         console.print(table)
         console.print(f"Figure: {out}", soft_wrap=True)

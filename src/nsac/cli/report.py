@@ -76,14 +76,14 @@ def report(
 
 
 def _write_html(path: Path, runs: list["Record"], answers: list["StudyRecord"], sections: list["Section"]) -> None:
-    from nsac.lab.report.report import report_page
+    from nsac.lab.report.page import report_page
 
     path.write_text(report_page(runs, answers, sections), encoding="utf-8")
 
 
 def _write_markdown(path: Path, runs: list["Record"], answers: list["StudyRecord"], sections: list["Section"]) -> None:
     from nsac.lab.report.gallery import pictures
-    from nsac.lab.report.report import report_markdown
+    from nsac.lab.report.markdown import report_markdown
 
     folder = path.parent / "figures"
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,12 +97,13 @@ def _write_markdown(path: Path, runs: list["Record"], answers: list["StudyRecord
 def _sections(shifts: Path, driving: Path) -> list["Section"]:
     """Sections on the shift suite and on closed-loop driving, if they have records."""
     from nsac.lab.driving import records as drives
-    from nsac.lab.shifts import run as suite
+    from nsac.lab.shifts.page import section
+    from nsac.lab.shifts.run import read_kept
 
     sections = []
-    shifted = suite.read_kept(shifts)
+    shifted = read_kept(shifts)
     if not shifted.empty:
-        sections.append(suite.section(shifted))
+        sections.append(section(shifted))
     driven = drives.DriveStore(driving).records()
     if driven:
         sections.append(drives.section(driven, driving))

@@ -29,7 +29,7 @@ from nsac.cli.records import SHIFT_FOLDER, choose_folder
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from nsac.lab.shifts.growth import Grown
+    from nsac.lab.shifts.growth import GrowthRun
 
 SEED_NOTE = "A single number is one seed; in earlier versions it was a number of seeds."
 
@@ -61,8 +61,9 @@ def shifts(
 
     Interrupt it at any time; the same command resumes.
     """
-    from nsac.lab.shifts.run import COMPARED, page, read_kept, run_kept
-    from nsac.lab.shifts.suite import REPORTED, scenes
+    from nsac.lab.shifts.page import page
+    from nsac.lab.shifts.run import COMPARED, read_kept, run_kept
+    from nsac.lab.shifts.scenes import REPORTED, scenes
 
     if out is not None and not out.suffix:  # `--out` was the folder of the records
         records, out = choose_folder(records, out), None
@@ -133,17 +134,18 @@ def _describe(scene: str, method: str, seed: int) -> tuple[str, dict[str, Any]]:
     return f"{scene} {method} {seed}", {"scene": scene, "method": method, "seed": seed}
 
 
-def _mean(task: str, share: float, runs: list["Grown"]) -> dict[str, Any]:
+def _mean(task: str, share: float, runs: list["GrowthRun"]) -> dict[str, Any]:
     some = [run for run in runs if (run.task, run.share) == (task, share)]
     means = {name: sum(getattr(run, name) for run in some) / len(some) for name in ("error", "aleatoric", "epistemic")}
     return {"task": task, "share": share, **means}
 
 
 def _print_results(records: "DataFrame", as_json: bool) -> None:
-    from nsac.lab.shifts.run import COMPARED, cost_table, detection_table
+    from nsac.lab.shifts.run import COMPARED
+    from nsac.lab.shifts.tables import cost_table, detection_table, has_cost
 
     detection = detection_table(records)
-    comparable = {"nsac", "nsac, likelihood"} <= set(records["method"])
+    comparable = has_cost(records)
     cost = cost_table(records) if comparable else None
     if as_json:
         print(json.dumps({"detection": _rows(detection), "cost": [] if cost is None else _rows(cost)}))

@@ -1,1 +1,1 @@
-"""The results page: figures, sections and the HTML report."""
+"""The results page: figures, tables, notes and sections, as HTML and as Markdown."""

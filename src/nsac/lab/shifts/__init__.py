@@ -1,1 +1,1 @@
-"""The distribution-shift suite."""
+"""The distribution-shift suite: every method on scenes with shifted test sets."""

@@ -1,4 +1,4 @@
-"""Epistemic uncertainty as the training data grows: what more data can take away shrinks, what it cannot stays."""
+"""Uncertainty as the training data grows: epistemic uncertainty shrinks, aleatoric uncertainty does not."""
 
 from dataclasses import dataclass
 
@@ -15,45 +15,54 @@ from nsac.uncertainty import rmse
 from nsac.uncertainty.style import BLUE, INK, ORANGE, STYLE
 
 SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)
+"""Shares of the training rows."""
+
 TASKS = ("kin8nm", "concrete", "power-plant")
 
 
 @dataclass(frozen=True)
-class Grown:
-    """A model of a share of the training rows, on the test part; deviations in units of the target's."""
+class GrowthRun:
+    """Test results of a model of a share of the training rows, in standard deviations of the target."""
 
     task: str
     share: float
     seed: int
     epistemic: float
+    """root of the mean epistemic variance"""
     aleatoric: float
+    """root of the mean aleatoric variance"""
     error: float
+    """root mean square error"""
 
 
-def run_growth(task_name: str, share: float, seed: int = 0) -> Grown:
-    """Train on the first rows of a task's (shuffled) training part; a pure function of its arguments."""
+def run_growth(task_name: str, share: float, seed: int = 0) -> GrowthRun:
+    """Train on the first rows of a task's shuffled training split; a pure function of its arguments."""
     task = load_task(task_name, "sound", seed)
     method = NSACMethod(task.problem, seed)
-    train, test = (part.columns for part in (task.train, task.test))  # pyright: ignore[reportAttributeAccessIssue]
-    some = round(share * len(task.train))
-    less = TensorData(**{name: column[:some] for name, column in train.items()})
-    fit(method, less, task.validation, CONFIGS["table"], seed=seed)
+    train = task.train.columns  # pyright: ignore[reportAttributeAccessIssue]
+    test = task.test.columns  # pyright: ignore[reportAttributeAccessIssue]
+    rows = round(share * len(task.train))
+    subset = TensorData(**{name: column[:rows] for name, column in train.items()})
+    fit(method, subset, task.validation, CONFIGS["table"], seed=seed)
     p = method.predict(test)
-    spread = {kind: getattr(p, kind).mean().sqrt().item() for kind in ("epistemic", "aleatoric")}
-    return Grown(task_name, share, seed, **spread, error=rmse(p, test["y"]))
+    stds = {kind: getattr(p, kind).mean().sqrt().item() for kind in ("epistemic", "aleatoric")}
+    return GrowthRun(task_name, share, seed, **stds, error=rmse(p, test["y"]))
 
 
-def growth_figure(runs: list[Grown]) -> Figure:
-    """One panel per task: error, aleatoric and epistemic deviation over the share of the training rows."""
+def growth_figure(runs: list[GrowthRun]) -> Figure:
+    """One panel per task: error, aleatoric and epistemic standard deviation over the share of the training rows."""
     names = list(dict.fromkeys(run.task for run in runs))
+    kinds = {
+        "error": ("root mean square error", INK),
+        "aleatoric": ("aleatoric standard deviation", ORANGE),
+        "epistemic": ("epistemic standard deviation", BLUE),
+    }
     with rc_context(STYLE):
         figure = Figure(figsize=(4 * len(names), 3.6), layout="constrained")
         for axes, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True):
-            for kind, colour in (("error", INK), ("aleatoric", ORANGE), ("epistemic", BLUE)):
+            for kind, (label, colour) in kinds.items():
                 values = [[getattr(r, kind) for r in runs if (r.task, r.share) == (name, share)] for share in SHARES]
-                means = [float(np.mean(v)) for v in values]
-                label = {"error": "root mean square error"}.get(kind, f"{kind} deviation")
-                axes.plot(SHARES, means, "o-", color=colour, label=label)
+                axes.plot(SHARES, [float(np.mean(v)) for v in values], "o-", color=colour, label=label)
             axes.set(xscale="log", yscale="log", xlabel="share of the training rows", title=name)
             axes.set_xticks(SHARES, ["1/8", "1/4", "1/2", "all"])
             axes.minorticks_off()

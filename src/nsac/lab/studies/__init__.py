@@ -1,9 +1,9 @@
-"""Studies: the paper's questions beside its main table, one file each."""
+"""Studies: the questions that the paper answers besides its main table, one file each."""
 
 from nsac.lab.studies import cost, freezing, hyperparameters, lengths, regulariser
 from nsac.lab.studies.base import Study
 
 STUDIES: dict[str, Study] = {
-    each.name: each for each in (m.STUDY for m in (regulariser, freezing, cost, hyperparameters, lengths))
+    study.name: study for study in (regulariser.STUDY, freezing.STUDY, cost.STUDY, hyperparameters.STUDY, lengths.STUDY)
 }
-"""By name, in the order of the paper."""
+"""Studies by name, in the order of the paper."""

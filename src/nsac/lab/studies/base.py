@@ -1,4 +1,4 @@
-"""What a study is: settings from one TOML file, a record per setting, tables and a picture made of the records."""
+"""A study: settings from one TOML file, one record per setting, tables and a figure made from the records."""
 
 import itertools
 import tomllib
@@ -16,28 +16,28 @@ from nsac.lab.grid.sheet import Sheet
 from nsac.lab.grid.store import AbstractRecord, AbstractStore, config_key
 
 RESULTS = Path("results/studies")
-"""Where records of studies are, unless another folder is named."""
+"""Default folder of the records."""
 
 DIGITS = 5
-"""Of numbers in pictures."""
+"""Significant digits of numbers that are only drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRecord(AbstractRecord):
-    """What came out of one setting of a study."""
+    """Result of one setting of a study."""
 
     study: str
     seed: int
     metrics: dict[str, float | None]
-    """numbers of tables; None where one is not finite"""
+    """numbers of the tables; None where one is not finite"""
     series: dict[str, Any]
-    """lists of numbers for pictures"""
+    """lists of numbers for the figure"""
     seconds: dict[str, float]
     """of the whole setting, `cpu` and `wall`"""
 
     @property
     def name(self) -> str:
-        """Of its file, without the ending."""
+        """Name of its file without the extension."""
         return f"{self.study}_{self.seed}_{self.key}"
 
 
@@ -52,7 +52,7 @@ class StudyStore(AbstractStore[StudyRecord]):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a setting gives, the same every time but for times and memory."""
+    """Numbers of one setting; all but times and memory are reproducible."""
 
     metrics: dict[str, float]
     series: dict[str, Any] = field(default_factory=dict)
@@ -64,63 +64,64 @@ class Setting:
 
     study: str
     sweep: str
-    """which of the study's sweeps it belongs to"""
+    """name of the sweep it belongs to"""
     point: dict[str, Any]
-    """what the sweep varies, at this point"""
+    """values of what the sweep varies"""
     config: dict[str, Any]
-    """every number, with the seed and the file's revision"""
+    """every number, with the seed and the revision of the file"""
 
     @property
     def seed(self) -> int:
-        """Of everything random."""
+        """Seed of everything random."""
         return self.config["seed"]
 
     @property
     def name(self) -> str:
-        """Of its record. Sweeps that meet at a point share it."""
+        """Name of its record. Sweeps that share a point share its record."""
         return f"{self.study}_{self.seed}_{config_key(self.config)}"
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Name for display."""
         return f"{self.study}: {', '.join(f'{k} {v}' for k, v in self.point.items())}, seed {self.seed}"
 
 
 Found = Sequence[tuple[Setting, StudyRecord | Outcome]]
-"""Settings and what they gave, in the order of the file."""
+"""Settings and their results, in the order of the file."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """A question, how it is answered, and how the answer is shown.
+    """A question, the computation that answers it, and the presentation of the answer.
 
-    `draw` and `sheets` are given at least one record, and need not be given all.
+    `sheets` and `draw` receive the settings that have a record: at least one, not necessarily all.
     """
 
     name: str
     title: str
     place: str
-    """in the paper"""
+    """table or figure of the paper"""
     caption: str
-    """of the picture"""
+    """of the figure"""
     run: Callable[[dict[str, Any]], Outcome]
     sheets: Callable[[Found], list[Sheet]]
     draw: Callable[[Found], Figure] | None = None
     apart: bool = False
-    """whether each setting has a process of its own, so that its memory is its own"""
+    """whether each setting runs in its own process, so that its peak memory can be measured"""
 
 
 @cache
 def settings(study: str) -> tuple[Setting, ...]:
-    """All settings of a study's file: the combinations within each `[[sweep]]`, with each seed."""
-    return tuple(expand(study, tomllib.loads((_folder() / f"{study}.toml").read_text(encoding="utf-8"))))
+    """All settings of a study's file: the combinations within each `[[sweep]]`, for each seed."""
+    path = files("nsac.lab.studies") / "configs" / f"{study}.toml"
+    return tuple(expand(study, tomllib.loads(path.read_text(encoding="utf-8"))))
 
 
 def expand(study: str, numbers: Mapping[str, Any]) -> Iterable[Setting]:
     """Settings from the content of a file, seed by seed."""
-    unknown = set(numbers) ^ {"revision", "seeds", "fixed", "sweep"}
-    if unknown:
-        raise ConfigError(f"In the numbers of study {study!r}: `{min(unknown)}` is missing, or is not known.")
+    mismatch = set(numbers) ^ {"revision", "seeds", "fixed", "sweep"}
+    if mismatch:
+        raise ConfigError(f"In the configuration of study {study!r}: `{min(mismatch)}` is missing or unknown.")
     for seed in numbers["seeds"]:
         for sweep in numbers["sweep"]:
             varied = {name: values for name, values in sweep.items() if name != "name"}
@@ -131,17 +132,13 @@ def expand(study: str, numbers: Mapping[str, Any]) -> Iterable[Setting]:
 
 
 def found(study: str, records: Iterable[StudyRecord]) -> list[tuple[Setting, StudyRecord]]:
-    """Settings of a study and their records; records of other numbers than those that hold now are left out."""
+    """Settings of a study and their records, without stale records."""
     by_name = {record.name: record for record in records}
     return [(setting, by_name[setting.name]) for setting in settings(study) if setting.name in by_name]
 
 
 def rounded(values: Any) -> Any:
-    """Numbers of a picture, in nested lists."""
+    """Numbers of a figure, in nested lists, rounded to `DIGITS`."""
     if isinstance(values, list | tuple):
         return [rounded(value) for value in values]
     return float(f"{values:.{DIGITS}g}")
-
-
-def _folder():
-    return files("nsac.lab.studies") / "configs"

@@ -1,5 +1,6 @@
-"""Time, memory and size of all methods at a thousand observations: the paper's Table 4."""
+"""Study of the time, memory and size of all methods at a thousand observations: the paper's Table 4."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -17,31 +18,35 @@ from nsac.models import NetworkConfig
 from nsac.training import TrainConfig
 
 SIZES = ("d_model", "num_heads", "topk", "sparsity")
-RIVAL = "torch-nac"
-"""The authors' own package; it is not needed, and is asked only here."""
+"""Sizes of the network that all methods share."""
 
-SMALL = 32
-"""Observations of the pass that loads libraries."""
+AUTHORS_PACKAGE = "torch-nac"
+"""The package of the paper's authors. It is optional and used only here."""
+
+WARM_UP_LENGTH = 32
+"""Observations of the untimed pass that loads libraries."""
+
+Predict = Callable[[Tensor], object]
 
 
 def run(config: dict[str, Any]) -> Outcome:
-    """Predict one sequence at all of its times."""
-    build = _rival if config["method"] == RIVAL else _ours
+    """Predict one sequence at all of its observation times."""
+    build = _authors_model if config["method"] == AUTHORS_PACKAGE else _our_method
     parameters, predict = build(config)
     generator = torch.Generator().manual_seed(config["seed"])
     x = torch.randn(1, config["length"], 2, generator=generator)
     with torch.no_grad():
-        predict(x[:, :SMALL])
+        predict(x[:, :WARM_UP_LENGTH])
         taken = measure(lambda: predict(x), config["passes"], config["enough"])
     return Outcome({**taken, "throughput": 1 / taken["seconds"], "parameters": float(parameters)})
 
 
-def _ours(config: dict[str, Any]):
-    """A method after one step on spirals: what it learns does not change what it costs, but it must be whole."""
+def _our_method(config: dict[str, Any]) -> tuple[int, Predict]:
+    """Number of parameters and prediction of a method after one training step; weights do not change the cost."""
     task = load_task("spiral", "sound", config["seed"])
     problem = replace(task.problem, network=NetworkConfig(**{name: config[name] for name in SIZES}))
-    more = {"members": config["members"]} if config["method"] == "de" else {}
-    method = METHODS[config["method"]](problem, seed=config["seed"], **more)  # pyright: ignore[reportCallIssue]
+    options = {"members": config["members"]} if config["method"] == "de" else {}
+    method = METHODS[config["method"]](problem, seed=config["seed"], **options)  # pyright: ignore[reportCallIssue]
     training = TrainConfig(max_steps=1, batch_size=8, validate_every=1, accelerator="cpu")
     fit(method, task.train, task.validation, training, seed=config["seed"])
 
@@ -52,7 +57,7 @@ def _ours(config: dict[str, Any]):
     return sum(parameter.numel() for parameter in method.parameters()), predict
 
 
-def _rival(config: dict[str, Any]):
+def _authors_model(config: dict[str, Any]) -> tuple[int, Predict]:
     if not find_spec("torch_nac"):
         raise ModuleNotFoundError("torch-nac is not installed. Install the extra: pip install 'nsac[race]'.")
     from torch_nac.layers import NAC, OUWrap
@@ -66,44 +71,42 @@ def _rival(config: dict[str, Any]):
 
 
 def sheets(found: Found) -> list[Sheet]:
-    """A row per method, the paper's numbers behind ours."""
+    """One row per method: our numbers, then the paper's."""
     paper, rows = paper_table("table_4"), []
-    ours = next((r.metrics["seconds"] for s, r in found if s.config["method"] == "nsac"), None)
+    nsac_seconds = next((r.metrics["seconds"] for s, r in found if s.config["method"] == "nsac"), None)
     for setting, record in found:
-        name, m = setting.config["method"], record.metrics
-        theirs = paper.get(name, {})
-        printed = [theirs.get(column) for column in ("throughput", "memory", "parameters")]
-        seconds, ratio = m["seconds"], None if not ours or m["seconds"] is None else m["seconds"] / ours
-        told = Spread(*theirs["seconds"]) if theirs else None
+        method, metrics = setting.config["method"], record.metrics
+        seconds = metrics["seconds"]
+        ratio = None if not nsac_seconds or seconds is None else seconds / nsac_seconds
+        printed = paper.get(method, {})
         rows.append(
             (
-                name,
-                Spread(seconds, m["seconds_std"]),
+                method,
+                Spread(seconds, metrics["seconds_std"]),
                 ratio,
-                m["throughput"],
-                m["memory"],
-                m["parameters"],
-                told,
-                *printed,
+                metrics["throughput"],
+                metrics["memory"],
+                metrics["parameters"],
+                Spread(*printed["seconds"]) if printed else None,
+                printed.get("throughput"),
+                printed.get("memory"),
+                printed.get("parameters"),
             )
         )
-    head = ("method", "seconds", "of nsac's", "sequences/s", "MB", "parameters")
-    return [
-        Sheet(
-            "One sequence of 1000 observations, asked at all their times",
-            (*head, "s, paper", "seq/s, paper", "MB, paper", "parameters, paper"),
-            rows,
-            _NOTE,
-        )
-    ]
+    return [Sheet("Prediction of one sequence of 1000 observations at all observation times", _HEAD, rows, _NOTE)]
 
 
+_HEAD = (
+    "method", "s", "ratio", "seq/s", "MB", "params", "s, paper", "seq/s, paper", "MB, paper", "params, paper",
+)  # fmt: skip
 _NOTE = (
-    "CPU seconds of one thread, mean and deviation of five passes, each method in a process of its own. MB: what a "
-    "prediction took at most beyond what the process held before. torch-nac is the authors' package, its NSAC at the "
-    "same sizes; it is there if the extra `race` is installed. The paper's numbers are from a T4 GPU and are not to be "
-    "compared with ours, but with each other: its ensemble has the throughput and the parameters of one network, but "
-    "takes nearly three times as long; one sequence in 39 s would be 0.026 per second, not 0.07."
+    "Times (s) are CPU seconds of one thread, mean and standard deviation of five passes; each method runs in its own "
+    "process. Ratio is the time relative to nsac. MB is the peak memory of a prediction minus the memory that the "
+    "process held before. Params is the number of parameters. torch-nac is the package of the paper's authors, its "
+    "NSAC at the same sizes; it is measured if the extra `race` is installed. The paper's numbers are from a T4 GPU. "
+    "They cannot be compared with ours, only with each other: the paper's ensemble has the throughput and the "
+    "parameters of one network but takes nearly three times as long, and one sequence in 39 s would be 0.026 per "
+    "second, not 0.07."
 )
 
 STUDY = Study("cost", "Time, memory and size", "Table 4", "", run, sheets, apart=True)

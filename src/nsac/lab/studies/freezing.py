@@ -1,55 +1,127 @@
-"""How wrong it is to freeze the gates between updates: the paper's Table 3 and Figure 7."""
+"""Study of freezing the gates between updates: the paper's Table 3 and Figure 7."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nsac.lab.grid.sheet import Sheet, spread
 from nsac.lab.grid.table import paper_table
 from nsac.lab.studies.base import Found, Outcome, Study, rounded
-from nsac.lab.studies.figure import step_figure
-from nsac.lab.studies.frozen import LABELS, REGIMES, TABLE_NOTE, frozen_analysis, step_series, trained_layer
+from nsac.lab.studies.frozen_gates import REGIMES, frozen_errors, step_series, trained_layer
+from nsac.uncertainty.style import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLE
+
+LABELS = {
+    "mean_error": "mean: error",
+    "max_error": "mean: largest error",
+    "phi_variation": "variation of φ",
+    "kappa_variation": "variation of κ",
+    "psi_variation": "variation of ψ",
+    "std_mean_error": "std: error",
+    "std_max_error": "std: largest error",
+    "bound_use": "error / bound",
+}
+"""Fields of `FrozenErrors` and their names in the table: first those that the paper has, in its order."""
 
 
 def run(config: dict[str, Any]) -> Outcome:
-    """Errors in every regime of one trained layer, and its step change."""
+    """Train one layer, and compute its errors in every regime and its response to the step signal."""
     layer = trained_layer(config["seed"], config["steps"])
     metrics = {}
-    for record in frozen_analysis(layer, config["updates"]):
-        numbers = asdict(record)
-        regime = numbers.pop("regime")
-        metrics |= {f"{regime}_{name}": value for name, value in numbers.items()}
+    for regime, errors in frozen_errors(layer, config["updates"]).items():
+        metrics |= {f"{regime}_{field}": value for field, value in asdict(errors).items()}
     series = step_series(layer, config["updates"])
     return Outcome(metrics, {name: rounded(values) for name, values in series.items()})
 
 
 def sheets(found: Found) -> list[Sheet]:
-    """Ours and the paper's, a pair of columns per regime; the last rows are not in the paper."""
+    """One pair of columns per regime: our number and the paper's; the last rows are not in the paper."""
     paper, rows = paper_table("table_3"), []
     for field, label in LABELS.items():
-        line: list = [label]
+        row: list = [label]
         for regime in REGIMES:
-            line += [
-                spread(record.metrics[f"{regime}_{field}"] for _, record in found),
-                paper[regime].get(field),
-            ]
-        rows.append(line)
-    head = ["in %", *(text for regime in REGIMES for text in (f"{regime}, ours", "paper"))]
-    return [Sheet("Freezing the gates between updates", head, rows, TABLE_NOTE)]
+            row.append(spread(record.metrics[f"{regime}_{field}"] for _, record in found))
+            row.append(paper[regime].get(field))
+        rows.append(row)
+    head = ["in %"]
+    for regime in REGIMES:
+        head += [regime, "paper"]
+    return [Sheet("Error of freezing the gates", head, rows, _NOTE)]
+
+
+_NOTE = (
+    "Errors of the logit's mean and standard deviation are in % of their range. The variation of a gate is its range "
+    "within an update, in % of its mean magnitude. Error / bound is the largest error in % of its bound; the theorem "
+    "guarantees at most 100. The columns `paper` have the numbers of the paper, which does not define them; ours need "
+    "not agree."
+)
 
 
 def draw(found: Found) -> Figure:
-    """The step change in one head of the first layer."""
+    """The response to a step change in one head of the first layer."""
     return step_figure(found[0][1].series)
+
+
+def step_figure(series: Mapping[str, Sequence[float]]) -> Figure:
+    """The figure of `frozen_gates.step_series`: a step change under varying and frozen gates."""
+    lines = {name: np.array(values) for name, values in series.items()}
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 8.4), layout="constrained")
+        panels = figure.subplots(6, 1, sharex=True, height_ratios=[2, 2, 2, 2, 5, 3])
+        for panel in panels:
+            panel.grid(axis="x", color="0.92")
+            panel.locator_params(axis="y", nbins=4)
+        panels[0].plot(lines["time"], lines["signal"], color=GREY)
+        panels[0].set(ylabel="drive $u$")
+        _draw_gates(panels[1:4], lines)
+        _draw_logit(panels[4], lines)
+        _draw_error(panels[5], lines)
+        panels[-1].set(xlabel="internal time $s$", xlim=(0, 1))
+        figure.align_ylabels(panels)
+        figure.legend(*panels[4].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return figure
+
+
+def _draw_gates(panels: Sequence[Axes], lines: Mapping[str, np.ndarray]) -> None:
+    starts = np.linspace(0, 1, len(lines["held_phi"]) + 1)
+    names = {"phi": r"target $\phi$", "kappa": r"rate $\kappa$", "psi": r"noise $\psi$"}
+    for panel, (gate, name) in zip(panels, names.items(), strict=True):
+        panel.plot(lines["time"], lines[gate], color=BLUE)
+        panel.stairs(lines[f"held_{gate}"], starts, baseline=None, color=ORANGE, linestyle="--", linewidth=1.5)
+        panel.set(ylabel=name)
+        panel.ticklabel_format(axis="y", useOffset=False)  # gates differ in scale, so ticks show the full values
+        panel.margins(y=0.2)
+
+
+def _draw_logit(panel: Axes, lines: Mapping[str, np.ndarray]) -> None:
+    time, mean, std = lines["time"], lines["mean"], lines["std"]
+    panel.plot(time, mean, color=BLUE, label="varying gates (band: ± std)")
+    panel.fill_between(time, mean - std, mean + std, color=BLUE, alpha=0.2, linewidth=0)
+    panel.plot(time, lines["frozen_mean"], color=ORANGE, linestyle="--", label="frozen at each update")
+    for sign, label in ((-1, "frozen ± std"), (1, None)):
+        panel.plot(time, lines["frozen_mean"] + sign * lines["frozen_std"], color=ORANGE, linestyle=":", label=label)
+    panel.set(ylabel="logit $a$")
+
+
+def _draw_error(panel: Axes, lines: Mapping[str, np.ndarray]) -> None:
+    mean, std = lines["mean_error"], lines["std_error"]
+    panel.plot(lines["time"], mean, color=GREEN, label="of the mean, % of its range")
+    panel.plot(lines["time"], std, color=PURPLE, linestyle="-.", label="of the std, % of its range")
+    top = max(mean.max(), std.max(), 1e-12)
+    panel.set(ylabel="error (%)", ylim=(0, 1.4 * top))  # leaves space for the legend above the curves
+    panel.legend(loc="upper right", ncols=2)
 
 
 STUDY = Study(
     "freezing",
-    "Freezing the gates between updates",
+    "Error of freezing the gates between updates",
     "Table 3, Figure 7",
-    "A step change in one head of a trained layer: the drive, the gates as they vary and as they are held, the logit, "
-    "and the error of holding them.",
+    "A step change in one head of a trained layer: the drive signal, the varying and the frozen gates, the logit, and "
+    "the error of freezing.",
     run,
     sheets,
     draw,

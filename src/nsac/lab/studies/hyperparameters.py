@@ -1,4 +1,4 @@
-"""One number varied at a time: the paper's Figure 8, on irregular spirals."""
+"""Study of the sensitivity to single hyperparameters: the paper's Figure 8, on irregular spirals."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,28 +14,36 @@ from nsac.lab.grid.sheet import Sheet, Spread, spread
 from nsac.lab.grid.table import paper_table
 from nsac.lab.studies.base import Found, Outcome, Study
 from nsac.lab.tasks.base import load_task
+from nsac.lab.tasks.spirals import GROUPS
 from nsac.layers import NSACLoss
 from nsac.methods import NSACMethod, fit
 from nsac.models import NetworkConfig
 from nsac.training import TrainConfig
 from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, STYLE
 
-KEPT = ("mse", "mae", "crps", "nll", "coverage_90")
-HALVES = ("interpolation", "extrapolation")
+SCORES = ("mse", "mae", "crps", "nll", "coverage_90")
+"""Scores that a record keeps, of all queries and of each half."""
+
 NAMES = {
-    "num_heads": "heads", "sparsity": "sparsity", "topk": "top-K", "draws": "draws", "ood_mean": "mean of the "
-    "perturbation", "ood_std": "deviation of the perturbation",
-}  # fmt: skip
-ERRORS = ("num_heads", "sparsity", "topk")
-"""Shown by their errors; the others by CRPS, as in the paper."""
+    "num_heads": "heads",
+    "sparsity": "sparsity",
+    "topk": "top-K",
+    "draws": "draws",
+    "ood_mean": "mean of the perturbation",
+    "ood_std": "std of the perturbation",
+}
+"""Varied hyperparameters, and their names in tables and figures."""
+
+JUDGED_BY_MSE = ("num_heads", "sparsity", "topk")
+"""The other hyperparameters are judged by CRPS, as in the paper."""
 
 
 def run(config: dict[str, Any]) -> Outcome:
-    """Train, choose weights on validation, score the test spirals."""
+    """Train, select the weights on the validation split, score the test split."""
     task = load_task("spiral", config["protocol"], config["seed"])
     sizes = NetworkConfig(**{name: config[name] for name in ("d_model", "num_heads", "topk", "sparsity")})
     method = NSACMethod(replace(task.problem, network=sizes), config["seed"], objective="paper")
-    draws = max(2, config["draws"])  # one has no variance to separate
+    draws = max(2, config["draws"])  # one draw has no variance for the regulariser
     method.objective = NSACLoss(config["reg_weight"], draws, config["ood_mean"], config["ood_std"])
     training = TrainConfig(
         max_steps=config["steps"],
@@ -48,53 +56,56 @@ def run(config: dict[str, Any]) -> Outcome:
     )
     fit(method, task.train, task.validation, training, seed=config["seed"])
     scores = task.score(lambda batch: method.predict(batch, config["draws"]))
-    names = [*KEPT, *(f"{half}_{name}" for half in HALVES for name in KEPT)]
+    names = [*SCORES, *(f"{half}_{name}" for half in GROUPS for name in SCORES)]
     return Outcome({name: scores[name] for name in names})
 
 
 def sheets(found: Found) -> list[Sheet]:
-    """A row per point: errors of both halves, and CRPS; and where they are least beside where the paper has them."""
+    """The best value of each hyperparameter beside the paper's, and one row per value with its errors and CRPS."""
     rows, best = [], []
+    scores = [f"{half}_{score}" for half in GROUPS for score in ("mse", "mae")] + ["crps"]
     for sweep in dict.fromkeys(setting.sweep for setting, _ in found):
         name, points = _points(found, sweep)
-        metrics = [f"{half}_{score}" for half in HALVES for score in ("mse", "mae")] + ["crps"]
         for value, records in points.items():
-            rows.append((NAMES[name], value, len(records), *(spread(r.metrics[m] for r in records) for m in metrics)))
-        means = {value: spread(r.metrics[_shown(name)[0]] for r in records).mean for value, records in points.items()}
+            means = [spread(record.metrics[score] for record in records) for score in scores]
+            rows.append((NAMES[name], value, len(records), *means))
+        metric = _judged_by(name)[0]
+        means = {value: spread(record.metrics[metric] for record in records).mean for value, records in points.items()}
         finite = {value: mean for value, mean in means.items() if mean is not None}
         if finite:
-            least = min(finite, key=finite.__getitem__)
-            best.append((NAMES[name], _shown(name)[0].replace("_", " "), least, paper_table("figure_8")[name]))
-    head = ("varied", "value", "n", "MSE, interp.", "MAE, interp.", "MSE, extrap.", "MAE, extrap.", "CRPS")
+            lowest = min(finite, key=finite.__getitem__)
+            best.append((NAMES[name], metric.replace("_", " "), lowest, paper_table("figure_8")[name]))
+    head = ("parameter", "value", "n", "MSE, interp.", "MAE, interp.", "MSE, extrap.", "MAE, extrap.", "CRPS")
     return [
-        Sheet("Where it is best", ("varied", "by", "best, ours", "best, paper"), best, _BEST),
-        Sheet("One number varied at a time", head, rows, _NOTE),
+        Sheet("Best values", ("parameter", "metric", "best, ours", "best, paper"), best, _BEST_NOTE),
+        Sheet("Scores by value", head, rows, _NOTE),
     ]
 
 
-_BEST = (
-    "The value with the least mean, and the one the paper names. For draws it names the number beyond which more "
-    "bring nothing. With two seeds and few steps, neighbours are hardly told apart: see the spread in the picture."
+_BEST_NOTE = (
+    "The value with the lowest mean, and the one that the paper names. For draws the paper names the number beyond "
+    "which more draws bring no improvement. With two seeds and few steps, differences between neighbouring values are "
+    "hardly larger than the variation over seeds, which the figure shows."
 )
 _NOTE = (
     "Spirals of the sound protocol, the paper's objective, d_model 64. Training is short, so errors are larger than in "
-    "the main table; what counts is how they compare. Draws are varied in training and in prediction; training needs "
-    "two, so its point 1 is trained with 2."
+    "the main table; only their comparison is of interest. The number of draws varies in training and in prediction; "
+    "training needs at least two, so the value 1 is trained with 2."
 )
 
 
 def draw(found: Found) -> Figure:
-    """A panel per number: every seed a dot, their mean a line."""
+    """One panel per hyperparameter: seeds are dots, their mean is a line."""
     sweeps = list(dict.fromkeys(setting.sweep for setting, _ in found))
     with rc_context(STYLE):
         figure = Figure(figsize=(11.5, 3.4 * -(-len(sweeps) // 3)), layout=ConstrainedLayoutEngine(hspace=0.08))
         panels = figure.subplots(-(-len(sweeps) // 3), 3, squeeze=False).flat
         for letter, axis, sweep in zip("ABCDEFGH", panels, sweeps, strict=False):
             name, points = _points(found, sweep)
-            for metric, colour in zip(_shown(name), (BLUE, ORANGE), strict=False):
+            for metric, colour in zip(_judged_by(name), (BLUE, ORANGE), strict=False):
                 _line(axis, points, metric, colour)
             axis.axvline(paper_table("figure_8")[name], color=GREY, lw=1, ls=":", label="named by the paper")
-            axis.set(title=f"{letter}  {NAMES[name]}", ylabel="MSE" if name in ERRORS else "CRPS")
+            axis.set(title=f"{letter}  {NAMES[name]}", ylabel="MSE" if name in JUDGED_BY_MSE else "CRPS")
             _scale(axis, name, list(points))
         for axis in panels:
             axis.remove()
@@ -106,7 +117,7 @@ def draw(found: Found) -> Figure:
 
 
 def _points(found: Found, sweep: str) -> tuple[str, dict[Any, list]]:
-    """What a sweep varies, and the records of each of its values."""
+    """The hyperparameter of a sweep, and the records of each of its values."""
     points: dict[Any, list] = {}
     name = ""
     for setting, record in found:
@@ -116,8 +127,8 @@ def _points(found: Found, sweep: str) -> tuple[str, dict[Any, list]]:
     return name, dict(sorted(points.items()))
 
 
-def _shown(name: str) -> tuple[str, ...]:
-    return tuple(f"{half}_mse" for half in HALVES) if name in ERRORS else ("crps",)
+def _judged_by(name: str) -> tuple[str, ...]:
+    return tuple(f"{half}_mse" for half in GROUPS) if name in JUDGED_BY_MSE else ("crps",)
 
 
 def _line(axis: Axes, points: dict[Any, list], metric: str, colour: str) -> None:
@@ -136,7 +147,7 @@ def _number(value: Spread) -> float:
 
 
 def _scale(axis: Axes, name: str, values: list) -> None:
-    if name in ERRORS:
+    if name in JUDGED_BY_MSE:
         axis.set_yscale("log")
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.yaxis.set_major_formatter("{x:g}")
@@ -151,10 +162,10 @@ def _scale(axis: Axes, name: str, values: list) -> None:
 
 STUDY = Study(
     "hyperparameters",
-    "One number varied at a time",
+    "Sensitivity to single hyperparameters",
     "Figure 8",
-    "Errors on short trainings over the number varied; dots are seeds, lines their means. Top-K is over the 50 "
-    "observations of a spiral; what it costs on long sequences is the next figure.",
+    "Errors after short training over one hyperparameter at a time; dots are seeds, lines are their means. Top-K "
+    "selects among the 50 observations of a spiral; the next figure shows its cost on long sequences.",
     run,
     sheets,
     draw,

@@ -1,9 +1,9 @@
-"""What a sequence costs as it grows, by the number of keys a query looks at: the paper's Figure 8 C."""
+"""Study of time and memory over the sequence length, by the number of selected keys: the paper's Figure 8 C."""
 
 from typing import Any
 
 import torch
-from matplotlib import rc_context
+from matplotlib import colormaps, rc_context
 from matplotlib.figure import Figure
 
 from nsac.lab.grid.sheet import Sheet
@@ -13,58 +13,53 @@ from nsac.layers import NSAC
 from nsac.layers.attention import EXACT_UP_TO
 from nsac.uncertainty.style import STYLE
 
-SMALL = 32
-"""Tokens of the pass that loads libraries."""
+WARM_UP_LENGTH = 32
+"""Tokens of the untimed pass that loads libraries."""
 
-MAP = "viridis_r"
+COLOUR_MAP = "viridis_r"
 
 
 def run(config: dict[str, Any]) -> Outcome:
-    """One forward pass without gradients: T tokens, T queries."""
+    """Measure one forward pass without gradients: T tokens, T queries."""
     sizes = {name: config[name] for name in ("d_model", "num_heads", "topk", "sparsity")}
-    layer = NSAC(3, 2, **sizes, readout="all", seed=config["seed"])
+    layer = NSAC(3, 2, **sizes, readout="all", head="paper", seed=config["seed"])
     generator = torch.Generator().manual_seed(config["seed"])
     x = torch.randn(1, config["length"], 3, generator=generator)
     with torch.no_grad():
-        layer(x[:, :SMALL], num_samples=config["draws"])
+        layer(x[:, :WARM_UP_LENGTH], num_samples=config["draws"])
         return Outcome(measure(lambda: layer(x, num_samples=config["draws"]), config["passes"], config["enough"]))
 
 
 def sheets(found: Found) -> list[Sheet]:
-    """Seconds and megabytes, a row per length."""
+    """Seconds and megabytes, one row per length."""
     values = {(s.config["length"], s.config["topk"]): r.metrics for s, r in found}
-    lengths, keys = ([*sorted({pair[i] for pair in values})] for i in (0, 1))
-    made = []
-    for metric, what in (("seconds", "CPU seconds"), ("memory", "megabytes")):
+    lengths = sorted({length for length, _ in values})
+    keys = sorted({topk for _, topk in values})
+    tables = []
+    for metric, unit in (("seconds", "CPU seconds"), ("memory", "megabytes")):
         rows = [(n, *(values.get((n, k), {}).get(metric) for k in keys)) for n in lengths]
-        made.append(Sheet(f"A forward pass, {what}", ("tokens", *(f"top-{k}" for k in keys)), rows, _NOTE))
-    return made
+        tables.append(Sheet(f"Forward pass, {unit}", ("tokens", *(f"top-{k}" for k in keys)), rows, _NOTE))
+    return tables
 
 
 _NOTE = (
-    "One sequence, every token a query, 16 heads, 5 draws, one thread, no gradients. Memory is what the pass took at "
-    "most beyond what the process held before. Nothing is extrapolated; long passes are timed once. Above "
-    f"{EXACT_UP_TO:,} tokens keys are searched in blocks. The paper prints no times for this figure."
+    "One sequence, every token is a query, 16 heads, 5 draws, one thread, no gradients. Memory is the peak of the pass "
+    "minus the memory that the process held before. Nothing is extrapolated; long passes are timed once. Above "
+    f"{EXACT_UP_TO:,} tokens, keys are selected block by block. The paper prints no times for this figure."
 )
 
 
 def draw(found: Found) -> Figure:
-    """Time and memory over the length, a line per K."""
-    from matplotlib import colormaps
-
+    """Time and memory over the length, one line per K."""
     keys = sorted({setting.config["topk"] for setting, _ in found})
     with rc_context(STYLE):
         figure = Figure(figsize=(9.6, 4.2), layout="constrained")
         panels = figure.subplots(1, 2)
-        for axis, metric, title in zip(
-            panels,
-            ("seconds", "memory"),
-            ("CPU seconds of a forward pass", "peak memory of a forward pass, MB"),
-            strict=True,
-        ):
+        titles = {"seconds": "CPU seconds of a forward pass", "memory": "peak memory of a forward pass, MB"}
+        for axis, (metric, title) in zip(panels, titles.items(), strict=True):
             for i, k in enumerate(keys):
                 points = sorted((s.config["length"], r.metrics[metric]) for s, r in found if s.config["topk"] == k)
-                colour = colormaps[MAP](0.15 + 0.8 * i / max(1, len(keys) - 1))
+                colour = colormaps[COLOUR_MAP](0.15 + 0.8 * i / max(1, len(keys) - 1))
                 axis.plot(*zip(*points, strict=True), "o-", ms=4, color=colour, label=f"top-{k}")
             axis.set(title=title, xlabel="tokens", xscale="log", yscale="log")
             axis.grid(color="0.93")
@@ -79,9 +74,9 @@ def draw(found: Found) -> Figure:
 
 STUDY = Study(
     "lengths",
-    "What a long sequence costs",
+    "Cost of long sequences",
     "Figure 8 C",
-    "One sequence, every token a query, on one CPU thread; both axes are logarithmic.",
+    "Forward pass of one sequence in which every token is a query, on one CPU thread; both axes are logarithmic.",
     run,
     sheets,
     draw,

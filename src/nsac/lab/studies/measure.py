@@ -1,4 +1,4 @@
-"""Seconds and memory of a call, in a process where nothing else happens."""
+"""CPU seconds and peak memory of a call, in a process that does nothing else."""
 
 import contextlib
 import ctypes
@@ -11,19 +11,19 @@ from nsac.lab.grid.run import forget_peak, peak_memory
 
 
 def measure(call: Callable[[], object], passes: int, enough: float) -> dict[str, float]:
-    """Memory and CPU seconds.
+    """Memory and CPU seconds of a call.
 
-    `memory` is what the first call took at most beyond what the process held before, in megabytes. `seconds` is the
-    mean over the later calls with its `seconds_std`, or of the first if it is the only one.
+    `memory` is the peak of the first call minus what the process held before, in megabytes. `seconds` is the mean over
+    the later calls and `seconds_std` its standard deviation; if there is only the first call, `seconds` is its time.
 
     Args:
-        call: should have been done once on a small scale, so that no library is loaded while it is measured.
-        passes: later calls.
-        enough: seconds in all after which no other call is begun.
+        call: must have run once on small inputs, so that no library is loaded during the measurement.
+        passes: maximum number of later calls.
+        enough: total seconds after which no further call starts.
     """
-    give_back()
+    release_freed_memory()
     forget_peak()
-    before, taken = _held(), []
+    before, taken = _resident_memory(), []
     start = time.process_time()
     call()
     first = time.process_time() - start
@@ -39,13 +39,13 @@ def measure(call: Callable[[], object], passes: int, enough: float) -> dict[str,
     return {"seconds": statistics.mean(times), "seconds_std": std, "passes": float(len(times)), "memory": memory}
 
 
-def give_back() -> None:
-    """Return freed memory to the system, or the next peak would not show what it takes again."""
-    with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
+def release_freed_memory() -> None:
+    """Return freed memory to the system; otherwise a call that reuses it would not raise the peak."""
+    with contextlib.suppress(OSError, AttributeError):  # the C library is not glibc
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _held() -> float:
+def _resident_memory() -> float:
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024

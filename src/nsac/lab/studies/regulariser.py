@@ -1,6 +1,5 @@
-"""What the separation regulariser does: the paper's Table 2 and Figure 3, on irregular spirals."""
+"""Study of the separation regulariser: the paper's Table 2 and Figure 3, on irregular spirals."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,23 +10,23 @@ from nsac.lab.grid.sheet import Sheet, spread
 from nsac.lab.grid.table import paper_table
 from nsac.lab.studies.base import Found, Outcome, Study, rounded
 from nsac.lab.studies.figure import draw_tube
-from nsac.lab.studies.spirals import PARTS, TEST, run_spirals
-from nsac.training import Progress
+from nsac.lab.studies.spirals import TEST, run_spirals
+from nsac.lab.tasks.spirals import GROUPS
 from nsac.uncertainty import mae, mse
 from nsac.uncertainty.style import BLUE, INK, ORANGE, PALE_BLUE, PALE_ORANGE, STYLE
 
-MAGNIFIED = 10
-"""How much wider than it is the epistemic tube is drawn; at its own size it would be a line."""
+MAGNIFICATION = 10
+"""Factor on the width of the epistemic tube in the figure; without it, the tube would be a line."""
 
 
-def run(config: dict[str, Any], report: Callable[[Progress], None] | None = None) -> Outcome:
+def run(config: dict[str, Any]) -> Outcome:
     """Train with the paper's objective and one weight of its second term; score both halves of the test spirals."""
-    result = run_spirals(config["steps"], config["seed"], report, objective="paper", reg_weight=config["reg_weight"])
+    result = run_spirals(config["steps"], config["seed"], objective="paper", reg_weight=config["reg_weight"])
     metrics = {}
-    for part, points in PARTS.items():
-        p, y = result.part(points)
-        metrics |= {f"{part}_mse": mse(p, y), f"{part}_mae": mae(p, y)}
-        metrics |= {f"{part}_{kind}": getattr(p, kind).mean().sqrt().item() for kind in ("aleatoric", "epistemic")}
+    for half, points in GROUPS.items():
+        p, y = result.at(points)
+        metrics |= {f"{half}_mse": mse(p, y), f"{half}_mae": mae(p, y)}
+        metrics |= {f"{half}_{kind}": getattr(p, kind).mean().sqrt().item() for kind in ("aleatoric", "epistemic")}
     p = result.prediction
     series = {"mean": p.mean[0], "observed": result.spirals.x[TEST][0]}
     series |= {kind: getattr(p, kind)[0].clamp(min=0).sqrt() for kind in ("aleatoric", "epistemic")}
@@ -35,28 +34,29 @@ def run(config: dict[str, Any], report: Callable[[Progress], None] | None = None
 
 
 def sheets(found: Found) -> list[Sheet]:
-    """Ours, and the paper's pairs of numbers beside them."""
+    """Our numbers, and the paper's pairs of numbers beside them."""
     rows, paper = [], paper_table("table_2")["regulariser"]
-    for part in PARTS:
+    for half in GROUPS:
         for on in (True, False):
             records = [record for setting, record in found if (setting.config["reg_weight"] > 0) == on]
             if not records:
                 continue
-            ours = [
-                spread(record.metrics[f"{part}_{name}"] for record in records)
+            scores = [
+                spread(record.metrics[f"{half}_{name}"] for record in records)
                 for name in ("mse", "mae", "aleatoric", "epistemic")
             ]
             printed = paper["with" if on else "without"]
-            theirs = ["/".join(f"{n:.4f}" for n in printed[f"{part}_{name}"]) for name in ("mse", "mae")]
-            rows.append((part, "yes" if on else "no", *ours, *theirs))
+            pairs = ["/".join(f"{n:.4f}" for n in printed[f"{half}_{name}"]) for name in ("mse", "mae")]
+            rows.append((half, "yes" if on else "no", *scores, *pairs))
     head = ("half", "on", "MSE", "MAE", "aleat.", "epist.", "MSE, paper", "MAE, paper")
-    return [Sheet("The separation regulariser, on and off", head, rows, _NOTE)]
+    return [Sheet("Scores with and without the separation regulariser", head, rows, _NOTE)]
 
 
 _NOTE = (
-    "Errors against noisy positions; their noise alone has MSE 0.0004. aleat., epist.: standard deviations. The "
-    "paper gives two errors per model, under 'aleatoric' and 'epistemic', without saying how they differ; a mean has "
-    "one error. Its spirals are not ours, which turn both ways and vary by 20 %."
+    "On: whether the regulariser is used. Aleat., epist.: aleatoric and epistemic standard deviation. Errors are "
+    "against noisy positions; the noise alone has MSE 0.0004. The paper gives two errors per model, under 'aleatoric' "
+    "and 'epistemic', without defining them; a mean has one error. Its spirals differ from ours, which turn in both "
+    "directions and vary by 20 %."
 )
 
 
@@ -68,7 +68,7 @@ def draw(found: Found) -> Figure:
         panels = iter(figure.subplots(2, 2, sharex=True, sharey=True).flat)
         for kind, colour, line, factor in (
             ("aleatoric", PALE_BLUE, BLUE, 1),
-            ("epistemic", PALE_ORANGE, ORANGE, MAGNIFIED),
+            ("epistemic", PALE_ORANGE, ORANGE, MAGNIFICATION),
         ):
             for on in (True, False):
                 axis, series = next(panels), {name: np.array(values) for name, values in first.get(on, {}).items()}
@@ -84,10 +84,10 @@ def draw(found: Found) -> Figure:
 
 STUDY = Study(
     "regulariser",
-    "What the separation regulariser does",
+    "Effect of the separation regulariser",
     "Table 2, Figure 3",
-    "One test spiral, observed in its first half. Aleatoric (above) and epistemic tubes, the latter drawn "
-    f"{MAGNIFIED} times as wide as they are, with the regulariser and without.",
+    "One test spiral, observed in its first half, with the regulariser (left) and without. Aleatoric tubes are above; "
+    f"epistemic tubes are below, magnified {MAGNIFICATION} times.",
     run,
     sheets,
     draw,

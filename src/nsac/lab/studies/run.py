@@ -1,4 +1,4 @@
-"""Settings to records: what is there is not run again."""
+"""Runs settings of studies and writes their records; a setting that has a record is not run again."""
 
 import multiprocessing
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from nsac.lab.studies.base import Outcome, Setting, StudyRecord, StudyStore
 
 @dataclass(frozen=True)
 class StudyEvent:
-    """A setting came to its end."""
+    """A setting has ended."""
 
     kind: Literal["done", "failed"]
     setting: Setting
@@ -26,16 +26,16 @@ class StudyEvent:
 
 
 def execute_studies(todo: Iterable[Setting], store: StudyStore) -> Iterator[StudyEvent]:
-    """Do what has no record yet, one after the other; each record is written before it is told.
+    """Run the settings that have no record, in order; a record is written before its event is reported.
 
-    A setting that fails is told and the others go on.
+    A setting that fails is reported, and the others still run.
     """
     for setting in todo:
-        if setting.name in store:  # two sweeps meet here
+        if setting.name in store:  # two sweeps share this point
             continue
         try:
             record = run_setting(setting)
-        except Exception as err:  # whatever it is, others may be luckier
+        except Exception as err:  # one failure must not stop the others
             yield StudyEvent("failed", setting, error=f"{type(err).__name__}: {err}")
             continue
         store.write(record)
@@ -43,10 +43,11 @@ def execute_studies(todo: Iterable[Setting], store: StudyStore) -> Iterator[Stud
 
 
 def run_setting(setting: Setting) -> StudyRecord:
-    """One setting, with one thread, in a process of its own if its study asks for that."""
+    """Run one setting on one thread, in its own process if its study requires that."""
     watch = Watch()
     with watch:
-        outcome, cpu = (_apart if STUDIES[setting.study].apart else _here)(setting.study, setting.config)
+        run = _run_in_process if STUDIES[setting.study].apart else _run
+        outcome, cpu = run(setting.study, setting.config)
     return StudyRecord(
         study=setting.study,
         seed=setting.seed,
@@ -59,16 +60,16 @@ def run_setting(setting: Setting) -> StudyRecord:
     )
 
 
-def _here(study: str, config: dict[str, Any]) -> tuple[Outcome, float]:
+def _run(study: str, config: dict[str, Any]) -> tuple[Outcome, float]:
     watch = Watch()
     with single_threaded(), watch:
         outcome = STUDIES[study].run(config)
     return outcome, watch.cpu
 
 
-def _apart(study: str, config: dict[str, Any]) -> tuple[Outcome, float]:
+def _run_in_process(study: str, config: dict[str, Any]) -> tuple[Outcome, float]:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
-            return pool.submit(_here, study, config).result()
+            return pool.submit(_run, study, config).result()
         except BrokenProcessPool:
-            raise MemoryError("its process died; it may have asked for more memory than there is") from None
+            raise MemoryError("its process died; it may have run out of memory") from None

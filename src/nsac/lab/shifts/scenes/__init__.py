@@ -1,8 +1,8 @@
-"""Scenes: a training set, rows like it, and rows from elsewhere.
+"""Scenes: scenarios of distribution shift.
 
-Which kinds of shift are reported and which may be used to choose between models is settled by two lists that share no
-name. Some scenes only confirm: they were written down before the model was changed for the last time, and first looked
-at after it.
+A scene has a training distribution, test rows from the same distribution, and test rows under one or more shifts. The
+kinds of shift that are reported and the kinds that may be used to choose between models are two lists without a common
+name. The confirmation scenes were fixed before the last change of the model and first evaluated after it.
 """
 
 from nsac._checks import check_choice
@@ -22,7 +22,7 @@ from nsac.lab.shifts.scenes.windows import make_windows
 
 
 def make_scene(name: str, seed: int = 0) -> Scene:
-    """A scene of `SCENES`. The seed chooses rows, blocks, the cluster or side left out, and draws what is random."""
+    """A scene of `SCENES`; the seed determines the split, the region left out and everything else that is random."""
     check_choice("name", name, tuple(SCENES))
     if name in RUNS:
         return make_bearings(name, seed)

@@ -1,4 +1,4 @@
-"""Which scenes there are, and what a scene is."""
+"""The list of scenes, and the types that describe one."""
 
 import zlib
 from collections.abc import Callable, Iterable
@@ -15,13 +15,13 @@ REPORTED = (
     "other_bearing", "other_condition", "other_rig", "season", "frozen_sensor", "level_shift", "later_times",
     "missing_quarter", "other_direction", "left_out_cluster", "left_out_side", "shuffled_features",
 )  # fmt: skip
-"""Kinds of shift whose numbers are published; nothing is ever chosen by them."""
+"""Kinds of shift whose results are published. No model is chosen by them."""
 
 CHOOSING = (
     "noise", "box", "crossover", "recalibrated", "gain", "drift", "spikes", "stretched_time", "bigger", "thinned",
     "left_out_target",
 )  # fmt: skip
-"""Kinds of shift for comparing variants of a method."""
+"""Kinds of shift that may be used to choose between variants of a method."""
 
 _TABLE = ("noise", "box", "crossover", "recalibrated")
 _WINDOW = ("noise", "crossover", "gain", "drift", "spikes")
@@ -39,7 +39,7 @@ _CONFIRMING: dict[str, tuple[str, ...]] = {
 }
 
 CONFIRMING = tuple(_CONFIRMING)
-"""Scenes of the reported kinds whose data was first looked at when the model was settled."""
+"""Confirmation scenes: they have reported kinds of shift only, and were first evaluated with the final model."""
 
 SCENES: dict[str, tuple[str, ...]] = {
     "bearings": (*_BEARINGS, *_TABLE),
@@ -54,20 +54,20 @@ SCENES: dict[str, tuple[str, ...]] = {
 }
 """Name of a scene to the kinds of its shifts.
 
-The inputs of Kin8nm are independent and uniform: shuffled rows, rows of the bounding box and crossed rows are of the
-same distribution as the data, no shift at all. So there is no such scene.
+The inputs of Kin8nm are independent and uniform. Shuffled rows, rows of the bounding box and crossed-over rows have
+the distribution of the data, so Kin8nm has no such scene.
 """
 
 TEST_ROWS = 700
-"""Rows of validation and of each test set, at most."""
+"""Maximum number of rows of the validation set and of each test set."""
 
 Change = Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]
-"""Takes standardised rows and those of training, and returns the rows as they are elsewhere."""
+"""From standardised test rows, standardised training rows and a generator to the shifted test rows."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Rows from elsewhere."""
+    """Test rows under one distribution shift."""
 
     kind: str
     """in `REPORTED` or in `CHOOSING`"""
@@ -76,9 +76,9 @@ class Shift:
 
 @dataclass(frozen=True)
 class Scene:
-    """A training set and what is asked of a model of it; inputs and targets are standardised by `train` alone.
+    """A scenario: a training distribution, test rows from it, and test rows under distribution shift.
 
-    Where only the inputs of a test row are altered, its target stays what it was.
+    Inputs and targets are standardised by `train` alone. Where a shift alters only inputs, the targets are unchanged.
     """
 
     name: str
@@ -87,9 +87,9 @@ class Scene:
     train: TensorData
     validation: TensorData
     inside: TensorData
-    """rows like those of `train`"""
+    """test rows from the distribution of `train`"""
     outside: dict[str, Shift] = field(default_factory=dict)
-    """by name, for instance `"other_bearing/xjtu-1_4"`"""
+    """shifts by name, for instance `"other_bearing/xjtu-1_4"`"""
 
 
 def scenes(kinds: Iterable[str]) -> list[str]:
@@ -99,16 +99,16 @@ def scenes(kinds: Iterable[str]) -> list[str]:
 
 
 def generator_of(name: str, seed: int) -> np.random.Generator:
-    """Random numbers of their own for each name and seed."""
+    """A generator for each pair of a name and a seed."""
     return np.random.default_rng([zlib.crc32(name.encode()), seed])
 
 
 def tensor(values: np.ndarray) -> Tensor:
-    """In the default precision."""
+    """A tensor of the default floating-point type."""
     return torch.as_tensor(np.ascontiguousarray(values), dtype=torch.get_default_dtype())
 
 
-def deal(block: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
-    """Blocks for training (70 %), validation and test."""
+def split_blocks(block: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
+    """Random split of block numbers into training (70 %), validation (15 %) and test (15 %)."""
     blocks = random.permutation(np.unique(block))
     return np.split(blocks, [round(0.7 * len(blocks)), round(0.85 * len(blocks))])

@@ -1,9 +1,9 @@
-"""Scenes of bearings: other ones, under other conditions, on other rigs."""
+"""Scenes of bearings: other bearings, other operating conditions, other rigs."""
 
 import numpy as np
 
 from nsac.lab.datasets.bearings import load_bearing
-from nsac.lab.shifts.scenes.base import TEST_ROWS, Scene, deal, generator_of
+from nsac.lab.shifts.scenes.base import TEST_ROWS, Scene, generator_of, split_blocks
 from nsac.lab.shifts.scenes.tables import TABLE_ROWS, table_scene
 
 RUNS = {
@@ -18,21 +18,21 @@ RUNS = {
         "other_rig": (("xjtu", "1_1"), ("xjtu", "2_2"), ("hust", "1")),
     }),
 }  # fmt: skip
-"""Rig and bearings of training, and those of each shift."""
+"""Rig and bearings of training, and the bearings of each kind of shift."""
 
-BEARING_BLOCK, BEARING_MARGIN = 100, 5
-"""Vibration windows of a block, which is held out as a whole, and how many are dropped at each of its ends."""
+BLOCK_WINDOWS, MARGIN_WINDOWS = 100, 5
+"""Vibration windows of a block, which is in one split as a whole, and windows dropped at each of its ends."""
 
 LABEL_NOISE = 0.05
-"""Noise added to the degradation, in its standard deviations. The label is computed, not measured, and constant over
-most of a life: without noise the likelihood has no bound, and training by it diverges."""
+"""Noise added to the label, in its standard deviations. The label is computed, not measured, and constant over most of
+a life: without noise the likelihood is unbounded and training diverges."""
 
 
-def _vibration(rig: str, bearing: str) -> tuple[np.ndarray, np.ndarray]:
+def _load(rig: str, bearing: str) -> tuple[np.ndarray, np.ndarray]:
     """14 features and the label of a run.
 
-    Energy, frequency, kurtosis and deviation are positive and have long tails: their logarithms are taken. The rig HUST
-    has a linear label only.
+    Energy, frequency, kurtosis and standard deviation are positive and have long tails, so their logarithms are used.
+    The rig HUST has only a linear label.
     """
     run = load_bearing(rig, bearing)
     x = run.features.copy()
@@ -44,24 +44,25 @@ def _vibration(rig: str, bearing: str) -> tuple[np.ndarray, np.ndarray]:
 def make_bearings(name: str, seed: int) -> Scene:
     """A scene of `RUNS`."""
     random = generator_of(name, seed)
-    rig, trained, shifts = RUNS[name]
-    runs = [_vibration(rig, bearing) for bearing in trained]
-    x, y = (np.concatenate(part) for part in zip(*runs, strict=True))
-    place = np.concatenate([np.arange(len(run[0])) for run in runs])
-    block = np.cumsum(place % BEARING_BLOCK == 0) - 1  # no block has two bearings
-    within = place % BEARING_BLOCK
-    usable = (within >= BEARING_MARGIN) & (within < BEARING_BLOCK - BEARING_MARGIN)
-    parts = []
-    for size, blocks in zip((TABLE_ROWS, TEST_ROWS, TEST_ROWS), deal(block, random), strict=True):
+    rig, bearings, shifts = RUNS[name]
+    runs = [_load(rig, bearing) for bearing in bearings]
+    x = np.concatenate([features for features, _ in runs])
+    y = np.concatenate([labels for _, labels in runs])
+    place = np.concatenate([np.arange(len(labels)) for _, labels in runs])
+    block = np.cumsum(place % BLOCK_WINDOWS == 0) - 1  # no block contains two bearings
+    within = place % BLOCK_WINDOWS
+    usable = (within >= MARGIN_WINDOWS) & (within < BLOCK_WINDOWS - MARGIN_WINDOWS)
+    splits = []
+    for size, blocks in zip((TABLE_ROWS, TEST_ROWS, TEST_ROWS), split_blocks(block, random), strict=True):
         rows = random.permutation(np.flatnonzero(usable & np.isin(block, blocks)))[:size]
-        parts.append((x[rows], y[rows]))
-    away = {}
+        splits.append((x[rows], y[rows]))
+    shifted = {}
     for kind, others in shifts.items():
         for rig, bearing in others:
-            far_x, far_y = _vibration(rig, bearing)
-            rows = random.permutation(len(far_x))[:TEST_ROWS]
-            away[f"{kind}/{rig}-{bearing}"] = kind, far_x[rows], far_y[rows]
-    noise = LABEL_NOISE * parts[0][1].std()
-    parts = [(x, y + noise * random.standard_normal(len(y))) for x, y in parts]
-    away = {label: (kind, x, y + noise * random.standard_normal(len(y))) for label, (kind, x, y) in away.items()}
-    return table_scene(name, seed, parts, away)
+            features, labels = _load(rig, bearing)
+            rows = random.permutation(len(features))[:TEST_ROWS]
+            shifted[f"{kind}/{rig}-{bearing}"] = kind, features[rows], labels[rows]
+    noise = LABEL_NOISE * splits[0][1].std()
+    splits = [(x, y + noise * random.standard_normal(len(y))) for x, y in splits]
+    shifted = {label: (kind, x, y + noise * random.standard_normal(len(y))) for label, (kind, x, y) in shifted.items()}
+    return table_scene(name, seed, splits, shifted)

@@ -1,6 +1,8 @@
-"""Scenes of spirals: other times, other shapes, fewer observations."""
+"""Scenes of spirals: later times, other shapes, fewer observations."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -8,76 +10,146 @@ import torch
 from nsac.lab.datasets import make_spirals
 from nsac.lab.shifts.scenes.base import SCENES, Scene, Shift, generator_of, tensor
 from nsac.lab.shifts.scenes.tables import add_noise
-from nsac.lab.tasks.spirals import PROBLEM
+from nsac.lab.tasks.spirals import GROUPS, PROBLEM
 from nsac.training import TensorData
 
-SPIRALS, QUERIES, OBSERVABLE = (200, 40, 40), 16, 75
-"""Spirals to train, validate and test; query times of each; and points of the observed half."""
+SPIRALS = (200, 40, 40)
+"""Numbers of spirals for training, validation and test."""
+
+QUERIES = 16
+"""Query times per spiral."""
+
+OBSERVABLE = GROUPS["interpolation"].stop
+"""Points of the observed half of a spiral."""
+
+MIN_LATER_TIME = 0.6
+"""Earliest query time of the shift `later_times`; observations end before 0.5."""
+
+THINNED_OBSERVATIONS = 10
+"""Observations per spiral that the shift `thinned` keeps."""
+
+
+@dataclass(frozen=True)
+class _Spirals:
+    """Spirals on a common grid of times; `observed` and `queried` are indices into the grid."""
+
+    time: np.ndarray  # (points,)
+    truth: np.ndarray  # (n, points, 2), without noise
+    noisy: np.ndarray  # (n, points, 2)
+    observed: np.ndarray  # (n, observations)
+    queried: np.ndarray  # (n, queries)
+    noise: float  # standard deviation of the observation noise
+
+    def rows(self, rows: np.ndarray) -> "_Spirals":
+        chosen = {name: getattr(self, name)[rows] for name in ("truth", "noisy", "observed", "queried")}
+        return replace(self, **chosen)
+
+    def with_truth(self, truth: np.ndarray, random: np.random.Generator) -> "_Spirals":
+        """Other noise-free positions, with noise drawn anew."""
+        return replace(self, truth=truth, noisy=truth + self.noise * random.standard_normal(truth.shape))
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Standardisation of positions."""
+
+    mean: np.ndarray
+    std: np.ndarray
+
+    def data(self, spirals: _Spirals, missing: np.ndarray | None = None) -> TensorData:
+        """Columns of the spirals; `missing` marks observations that are masked."""
+        observed, queried = spirals.observed, spirals.queried
+        return TensorData(
+            x=tensor((_take(spirals.noisy, observed) - self.mean) / self.std),
+            y=tensor((_take(spirals.noisy, queried) - self.mean) / self.std),
+            times=tensor(spirals.time[observed]),
+            query_times=tensor(spirals.time[queried]),
+            mask=torch.as_tensor(np.zeros(observed.shape, bool) if missing is None else missing),
+        )
 
 
 def make_spiral(name: str, seed: int) -> Scene:
-    """Spirals of one direction of rotation, asked at times of the observed half."""
+    """Spirals of one direction of rotation, queried at times of the observed half."""
     random = generator_of(name, seed)
-    n, noise = sum(SPIRALS), 0.05 if name.endswith("/noisy") else 0.02
-    made = make_spirals(n, noise=noise, generator=torch.Generator().manual_seed(int(random.integers(2**31))))
-    time = made.query_times.numpy()
-    turn = random.choice([-1, 1]) * np.sign(made.truth[:, 1, 1].numpy())  # makes all directions one
-    flip = np.stack([np.ones(n), turn], -1)[:, None]
-    truth, path = flip * made.truth.numpy(), flip * made.y.numpy()
-    seen = np.abs(made.times.numpy()[..., None] - time).argmin(-1)
-    parts = np.split(np.arange(n), np.cumsum(SPIRALS)[:-1])
-    asked = _some(n, OBSERVABLE, QUERIES, random)
-    known = _take(path[parts[0]], seen[parts[0]])
-    mean, std = known.mean((0, 1)), known.std((0, 1))
-
-    def scaled(path: np.ndarray, seen: np.ndarray, asked: np.ndarray, gone: np.ndarray | None = None) -> TensorData:
-        x, y = ((_take(path, points) - mean) / std for points in (seen, asked))
-        mask = torch.as_tensor(np.zeros(seen.shape, bool) if gone is None else gone)
-        return TensorData(
-            x=tensor(x), y=tensor(y), times=tensor(time[seen]), query_times=tensor(time[asked]), mask=mask
-        )
-
-    def fresh(path: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        return path + noise * random.standard_normal(path.shape)
-
-    rows = parts[2]
-    path_in, seen_in, asked_in, truth_in = path[rows], seen[rows], asked[rows], truth[rows]
-    train = scaled(path[parts[0]], seen[parts[0]], asked[parts[0]])
-    validation = scaled(path[parts[1]], seen[parts[1]], asked[parts[1]])
-    inside = scaled(path_in, seen_in, asked_in)
+    spirals = _draw_spirals(0.05 if name.endswith("/noisy") else 0.02, random)
+    splits = np.split(np.arange(sum(SPIRALS)), np.cumsum(SPIRALS)[:-1])
+    train, validation, test = spirals.rows(splits[0]), spirals.rows(splits[1]), spirals.rows(splits[2])
+    known = _take(train.noisy, train.observed)
+    scale = _Scale(known.mean((0, 1)), known.std((0, 1)))
     outside = {}
     for kind in SCENES[name]:
-        random = generator_of(f"{name}/{kind}", seed)
-        if kind == "later_times":
-            late = np.flatnonzero(time >= 0.6)
-            data = scaled(path_in, seen_in, late[_some(len(rows), len(late), QUERIES, random)])
-        elif kind == "missing_quarter":
-            quarter = math.ceil(OBSERVABLE / 4)
-            start = random.integers(5, OBSERVABLE - quarter - 5, (len(rows), 1))
-            gone = (seen_in >= start) & (seen_in < start + quarter)
-            data = scaled(path_in, seen_in, start + _some(len(rows), quarter, QUERIES, random), gone)
-        elif kind == "other_direction":
-            data = scaled(path_in * [1, -1], seen_in, asked_in)
-        elif kind == "stretched_time":
-            faster = np.stack([[np.interp(1.4 * time, time, p) for p in spiral.T] for spiral in truth_in]).swapaxes(
-                1, 2
-            )
-            data = scaled(fresh(faster, random), seen_in, asked_in)
-        elif kind == "bigger":
-            data = scaled(fresh(1.5 * truth_in, random), seen_in, asked_in)
-        elif kind == "thinned":
-            gone = random.random(seen_in.shape).argsort(1) >= 10
-            data = scaled(path_in, seen_in, asked_in, gone)
-        else:  # noise, on what is observed
-            x = add_noise(inside.columns["x"].numpy(), known, random)
-            data = TensorData(**{**inside.columns, "x": tensor(x)})
-        outside[kind] = Shift(kind, data)
-    return Scene(name, seed, PROBLEM, train, validation, inside, outside)
+        outside[kind] = Shift(kind, SPIRAL_CHANGES[kind](test, scale, generator_of(f"{name}/{kind}", seed)))
+    return Scene(name, seed, PROBLEM, scale.data(train), scale.data(validation), scale.data(test), outside)
 
 
-def _take(path: np.ndarray, points: np.ndarray) -> np.ndarray:
-    return np.take_along_axis(path, points[..., None], 1)
+def _draw_spirals(noise: float, random: np.random.Generator) -> _Spirals:
+    n = sum(SPIRALS)
+    drawn = make_spirals(n, noise=noise, generator=torch.Generator().manual_seed(int(random.integers(2**31))))
+    time = drawn.query_times.numpy()
+    turn = random.choice([-1, 1]) * np.sign(drawn.truth[:, 1, 1].numpy())  # gives all spirals the same direction
+    flip = np.stack([np.ones(n), turn], -1)[:, None]
+    observed = np.abs(drawn.times.numpy()[..., None] - time).argmin(-1)
+    queried = _choose(n, OBSERVABLE, QUERIES, random)
+    return _Spirals(time, flip * drawn.truth.numpy(), flip * drawn.y.numpy(), observed, queried, noise)
 
 
-def _some(rows: int, n: int, size: int, random: np.random.Generator) -> np.ndarray:
+def _later_times(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
+    late = np.flatnonzero(test.time >= MIN_LATER_TIME)
+    return scale.data(replace(test, queried=late[_choose(len(test.truth), len(late), QUERIES, random)]))
+
+
+def _missing_quarter(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
+    """A quarter of the observed half is masked and queried."""
+    quarter = math.ceil(OBSERVABLE / 4)
+    start = random.integers(5, OBSERVABLE - quarter - 5, (len(test.truth), 1))
+    missing = (test.observed >= start) & (test.observed < start + quarter)
+    queried = start + _choose(len(test.truth), quarter, QUERIES, random)
+    return scale.data(replace(test, queried=queried), missing)
+
+
+def _other_direction(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
+    del random
+    return scale.data(replace(test, noisy=test.noisy * [1, -1]))
+
+
+def _stretched_time(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
+    """Spirals that turn 1.4 times as fast."""
+    time = test.time
+    faster = np.stack([[np.interp(1.4 * time, time, p) for p in spiral.T] for spiral in test.truth]).swapaxes(1, 2)
+    return scale.data(test.with_truth(faster, random))
+
+
+def _bigger(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
+    return scale.data(test.with_truth(1.5 * test.truth, random))
+
+
+def _thinned(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
+    return scale.data(test, random.random(test.observed.shape).argsort(1) >= THINNED_OBSERVATIONS)
+
+
+def _noise(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
+    """More noise on the observations."""
+    columns = scale.data(test).columns
+    x = columns["x"].numpy()
+    return TensorData(**{**columns, "x": tensor(add_noise(x, x, random))})
+
+
+SPIRAL_CHANGES: dict[str, Callable[[_Spirals, _Scale, np.random.Generator], TensorData]] = {
+    "later_times": _later_times,
+    "missing_quarter": _missing_quarter,
+    "other_direction": _other_direction,
+    "stretched_time": _stretched_time,
+    "bigger": _bigger,
+    "thinned": _thinned,
+    "noise": _noise,
+}
+"""Kind of shift to the function that alters the test spirals."""
+
+
+def _take(positions: np.ndarray, points: np.ndarray) -> np.ndarray:
+    return np.take_along_axis(positions, points[..., None], 1)
+
+
+def _choose(rows: int, n: int, size: int, random: np.random.Generator) -> np.ndarray:
+    """`size` of `n` indices for each row, without replacement."""
     return random.random((rows, n)).argsort(1)[:, :size]

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nsac.lab.datasets.weather import JENA_COLUMNS, load_ettm1, load_jena, segments
-from nsac.lab.shifts.scenes.base import SCENES, TEST_ROWS, Change, Scene, Shift, deal, generator_of, tensor
+from nsac.lab.shifts.scenes.base import SCENES, TEST_ROWS, Change, Scene, Shift, generator_of, split_blocks, tensor
 from nsac.lab.shifts.scenes.tables import add_noise, cross_over
 from nsac.methods import WindowProblem
 from nsac.training import TensorData
@@ -125,7 +125,7 @@ def make_windows(name: str, data: str, seed: int) -> Scene:
         fits = complete & season[first] & season[first + last] & np.isin(block[first], blocks)
         return random.permutation(np.flatnonzero(fits))[:size]
 
-    splits = deal(block[np.isin(dates.month, months)], random)
+    splits = split_blocks(block[np.isin(dates.month, months)], random)
     sizes = (WINDOW_ROWS, TEST_ROWS, TEST_ROWS)
     starts = [sample_starts(size, months, blocks) for size, blocks in zip(sizes, splits, strict=True)]
     starts.append(sample_starts(TEST_ROWS, other_months, block))

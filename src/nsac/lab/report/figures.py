@@ -1,0 +1,182 @@
+"""The paper's figures of predictions, drawn from records of the grid."""
+
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from nsac.lab.grid.store import Record
+from nsac.lab.studies.figure import draw_tube
+from nsac.lab.tasks.spirals import GROUPS
+from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, STYLE
+
+METHODS = {"nsac": "NSAC", "gmle": "GMLE", "de": "DE", "mcd": "MCD", "der": "DER", "sdenet": "SDE-Net"}
+"""Methods in the order of the paper's figures, and their titles."""
+
+AXIS_MARGIN = 0.25
+"""Space beyond the observed values, as a fraction of their range; wider bands are cut off."""
+
+MAX_HIDDEN_FRACTION = 0.05
+"""If a larger fraction of the predictions lies outside a panel, the panel states it."""
+
+MIN_DROP = 1e-3
+"""A larger decrease of the degradation marks the start of another run."""
+
+MAX_DROPS = 12
+"""With more decreases than this, rows are not in the order of time."""
+
+NORMAL_90 = 1.645
+"""Half the width of a normal 90 % interval, in standard deviations."""
+
+Bands = dict[str, np.ndarray]
+"""Columns of a panel of `Record.bands`."""
+
+FirstRecords = dict[tuple[str, str], Record]
+"""(task, method) to the record of the first seed."""
+
+
+class Panel(NamedTuple):
+    """What one panel shows."""
+
+    bands: Bands
+    label: str
+    """of the horizontal axis"""
+    edges: list[float]
+    """positions at which another run begins"""
+
+
+def spirals_figure(first: FirstRecords) -> Figure:
+    """One panel per method: one test spiral in the plane, with its tube of two standard deviations."""
+    with rc_context(STYLE):
+        rows = -(-len(first) // 3)
+        figure = Figure(figsize=(11, 3.9 * rows + 0.4), layout="constrained")
+        axes = list(figure.subplots(rows, 3, sharex=True, sharey=True, squeeze=False).flat)
+        for letter, axis, ((_, method), record) in zip("ABCDEF", axes, first.items(), strict=False):
+            _draw_spiral(axis, record)
+            axis.set(title=f"{letter}  {METHODS[method]}", aspect="equal")
+            _print_score(axis, record)
+        for axis in axes[len(first) :]:
+            axis.remove()
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def forecasts_figure(first: FirstRecords) -> Figure:
+    """One column per task, one row per method: observed values, means and intervals over time."""
+    return _columns(first, _over_time)
+
+
+def bearings_figure(first: FirstRecords) -> Figure:
+    """The same over the share of life, with runs side by side."""
+    return _columns(first, _over_life)
+
+
+def _draw_spiral(axis: Axes, record: Record) -> None:
+    panels = [_bands(panel) for panel in record.bands]
+    mean = np.stack([panel["mean"] for panel in panels], 1)
+    std = np.stack([panel["std"] for panel in panels], 1)
+    y = np.stack([panel["y"] for panel in panels], 1)
+    half = GROUPS["interpolation"].stop
+    draw_tube(axis, mean, std, PALE_BLUE, "two standard deviations")
+    axis.plot(*y.T, ".", color=INK, ms=2.5, label="observed")
+    axis.plot(*mean[:half].T, color=BLUE, lw=1.6, label="prediction, interpolation")
+    axis.plot(*mean[half - 1 :].T, color=ORANGE, lw=1.6, label="prediction, extrapolation")
+    low, high = y.min(0), y.max(0)
+    gap = AXIS_MARGIN * (high - low)
+    axis.set(xlim=(low[0] - gap[0], high[0] + gap[0]), ylim=(low[1] - gap[1], high[1] + gap[1]))
+
+
+def _columns(first: FirstRecords, prepare: Callable[[Bands], Panel]) -> Figure:
+    tasks = list(dict.fromkeys(task for task, _ in first))
+    methods = sorted({method for _, method in first}, key=list(METHODS).index)
+    with rc_context(STYLE):
+        size = max(4.6, 11 / len(tasks)) * len(tasks), 1.55 * len(methods) + 0.9
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(len(methods), len(tasks), squeeze=False, sharex="col", sharey="col")
+        for (i, method), (j, task) in itertools.product(enumerate(methods), enumerate(tasks)):
+            axis = axes[i, j]
+            if (task, method) not in first:
+                axis.text(0.5, 0.5, "no record", transform=axis.transAxes, ha="center", va="center", color=GREY)
+                continue
+            panel = prepare(_bands(first[task, method].bands[0]))
+            _draw_panel(axis, panel)
+            _print_score(axis, first[task, method])
+            _print_hidden_fraction(axis, panel.bands["mean"])
+            if i == 0:
+                axis.set_title(f"{'ABCDEF'[j]}  {task}", pad=16)
+            if i == len(methods) - 1:
+                axis.set_xlabel(panel.label)
+        for row, method in zip(axes, methods, strict=True):
+            row[0].set_ylabel(METHODS[method], fontweight="bold")
+        figure.align_ylabels(axes[:, 0])
+        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def _over_time(bands: Bands) -> Panel:
+    return Panel(bands, "time steps of the test split", [])
+
+
+def _over_life(bands: Bands) -> Panel:
+    """Rows over the share of life, run after run. Rows are spaced evenly over lives, so their position is the share."""
+    drops = np.diff(bands["y"]) < -MIN_DROP
+    if drops.sum() > MAX_DROPS:  # a random choice of rows
+        order = bands["y"].argsort(kind="stable")
+        sorted_bands = {name: values[order] for name, values in bands.items()}
+        return Panel({**sorted_bands, "at": np.linspace(0, 1, len(order))}, "share of life", [])
+    run = np.concatenate([[0], np.cumsum(drops)])
+    at = np.concatenate([i + np.linspace(0, 1, n, endpoint=False) for i, n in enumerate(np.bincount(run))])
+    edges = [float(edge) for edge in range(1, run.max() + 1)]
+    return Panel({**bands, "at": at}, "share of life, run after run" if edges else "share of life", edges)
+
+
+def _draw_panel(axis: Axes, panel: Panel) -> None:
+    bands, edges = panel.bands, panel.edges
+    ends = [*np.searchsorted(bands["at"], edges), len(bands["at"])]
+    for i, (start, stop) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        _draw_run(axis, {name: values[start:stop] for name, values in bands.items()}, labelled=i == 0)
+    for edge in edges:
+        axis.axvline(edge, color=GREY, lw=0.6)
+    gap = AXIS_MARGIN * np.ptp(bands["y"])
+    axis.set_ylim(bands["y"].min() - gap, bands["y"].max() + gap)
+    axis.margins(x=0.01)
+    if edges:
+        runs = range(len(edges) + 1)
+        axis.set_xticks([0.5 + i for i in runs], [f"run {i + 1}" for i in runs])
+
+
+def _draw_run(axis: Axes, bands: Bands, labelled: bool) -> None:
+    def label(text: str) -> str | None:
+        return text if labelled else None
+
+    at, mean, half, epistemic = bands["at"], bands["mean"], bands["half_90"], NORMAL_90 * bands["epistemic"]
+    axis.fill_between(at, mean - half, mean + half, color=PALE_BLUE, lw=0, label=label("90 % interval, conformal"))
+    axis.fill_between(
+        at, mean - epistemic, mean + epistemic, color=PALE_ORANGE, lw=0, label=label("90 % interval, epistemic only")
+    )
+    axis.plot(at, mean, color=BLUE, lw=1.4, label=label("prediction"))
+    axis.plot(at, bands["y"], ".", color=INK, ms=2.2, label=label("observed"))
+
+
+def _bands(panel: dict) -> Bands:
+    names = ("at", "y", "mean", "std", "epistemic", "half_90")
+    return {name: np.array(panel[name], dtype=float) for name in names}
+
+
+def _print_score(axis: Axes, record: Record) -> None:
+    crps = record.metrics.get("crps")
+    if crps is not None:
+        text = f"CRPS {crps:.3g}"
+        axis.text(1, 1.01, text, transform=axis.transAxes, ha="right", va="bottom", fontsize=8, color=GREY)
+
+
+def _print_hidden_fraction(axis: Axes, mean: np.ndarray) -> None:
+    low, high = axis.get_ylim()
+    hidden = float(np.mean((mean < low) | (mean > high)))
+    if hidden > MAX_HIDDEN_FRACTION:
+        text = f"{100 * hidden:.0f} % of predictions are outside the panel"
+        axis.text(0, 1.01, text, transform=axis.transAxes, va="bottom", fontsize=8, color=ORANGE)

@@ -1,0 +1,132 @@
+"""Reference detectors: scores per row that measure the distance from the training data and predict nothing."""
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from sklearn.covariance import LedoitWolf
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from torch import Tensor
+
+from nsac.lab.shifts.scenes import Scene, generator_of, tensor
+from nsac.models import Trunk
+from nsac.models.encoder import Batch
+from nsac.training import Data, batches
+
+View = Callable[[Batch], Tensor]
+"""From a batch to vectors, (rows, size); each query time of a series is a row."""
+
+Detector = Callable[[Data], Tensor]
+"""From data to one score per row; larger means more novel."""
+
+NEIGHBOUR_ROWS = 2000
+"""Maximum number of training rows among which neighbours are searched."""
+
+NEIGHBOUR = 5
+"""Rank of the neighbour whose distance is the score."""
+
+GP_ROWS = 500
+"""Maximum number of training rows of the Gaussian process."""
+
+
+def flat_inputs(batch: Batch) -> Tensor:
+    """Inputs as one vector; of series, the observations, their times and the query time."""
+    x = batch["x"]
+    if "query_times" not in batch:
+        columns = [x.flatten(1)]
+        if "calendar" in batch:
+            columns.append(batch["calendar"])
+        return torch.cat(columns, -1)
+    keep = ~batch["mask"]
+    observed = torch.cat([(x * keep[..., None]).flatten(1), batch["times"] * keep], -1)
+    queries = batch["query_times"]
+    return torch.cat([observed[:, None].expand(-1, queries.shape[1], -1), queries[..., None]], -1).flatten(0, 1)
+
+
+def trunk_features(trunk: Trunk) -> View:
+    """Features that the head of a trained deterministic network reads, for instance of `GaussianMLE(...).trunk`."""
+
+    @torch.no_grad()
+    def view(batch: Batch) -> Tensor:
+        return trunk(batch).hidden.flatten(0, 2)
+
+    return view
+
+
+def references(scene: Scene, trunk: Trunk | None = None, seed: int = 0) -> dict[str, Detector]:
+    """Detectors by name: random noise, distances between inputs and between features, and a Gaussian process.
+
+    Args:
+        scene: whose training set the distances are measured from.
+        trunk: network whose features are compared; None leaves them out.
+        seed: of the noise and of the choice of training rows.
+    """
+    random = generator_of("references", seed)
+    found: dict[str, Detector] = {"noise": lambda data: tensor(random.random(_entries(data)))}
+    views: dict[str, View] = {"inputs": flat_inputs}
+    if trunk is not None:
+        views["features"] = trunk_features(trunk)
+    for label, view in views.items():
+        known = _vectors(view, scene.train)
+        found[f"mahalanobis/{label}"] = _mahalanobis(view, known)
+        found[f"knn/{label}"] = _nearest(view, known[random.permutation(len(known))[:NEIGHBOUR_ROWS]])
+    if scene.problem.kind == "table":
+        rows = torch.as_tensor(random.permutation(len(scene.train))[:GP_ROWS])
+        found["gp"] = _gaussian_process(scene.train.batch(rows))
+    return found
+
+
+def described(scene: Scene, seed: int = 0) -> dict[str, Detector]:
+    """Distances between the descriptions of inputs from which `nsac` computes novelty (`describe` of the encoder)."""
+    random, encoder = generator_of("described", seed), scene.problem.encoder(0)
+
+    def view(batch: Batch) -> Tensor:
+        return encoder.describe(batch).flatten(0, 1)
+
+    known = _vectors(view, scene.train)
+    some = known[random.permutation(len(known))[:NEIGHBOUR_ROWS]]
+    return {"mahalanobis/described": _mahalanobis(view, known), "knn/described": _nearest(view, some)}
+
+
+def _vectors(view: View, data: Data) -> Tensor:
+    return torch.cat([view(batch) for batch in batches(data, 512)])
+
+
+def _entries(data: Data) -> int:
+    y = data.batch(torch.arange(1))["y"]
+    return len(data) * y[..., 0].numel()
+
+
+def _mahalanobis(view: View, known: Tensor) -> Detector:
+    fitted = LedoitWolf().fit(known.numpy())
+    return lambda data: tensor(fitted.mahalanobis(_vectors(view, data).numpy()))
+
+
+def _nearest(view: View, known: Tensor) -> Detector:
+    std, mean = torch.std_mean(known, 0)
+    scaled = (known - mean) / std.clamp(min=1e-6)
+
+    def score(data: Data) -> Tensor:
+        rows = (_vectors(view, data) - mean) / std.clamp(min=1e-6)
+        return torch.cdist(rows, scaled).kthvalue(NEIGHBOUR, dim=1).values
+
+    return score
+
+
+def _gaussian_process(batch: Batch) -> Detector:
+    wide = (1e-3, 1e4)
+    lengths = np.full(batch["x"].shape[1], 2.0)
+    kernel = ConstantKernel(1.0, wide) * RBF(lengths, wide)  # pyright: ignore[reportArgumentType]
+    kernel += WhiteKernel(0.1, (1e-6, 1e2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a feature without effect gets the largest length scale
+        fitted = GaussianProcessRegressor(kernel).fit(batch["x"].numpy(), batch["y"][:, 0].numpy())
+
+    def score(data: Data) -> Tensor:
+        x = torch.cat([batch["x"] for batch in batches(data)])
+        return tensor(np.asarray(fitted.predict(x.numpy(), return_std=True)[1]))
+
+    return score

@@ -1,0 +1,104 @@
+"""Scores of a method on the shifts of a scene: shift detection, error correlation, coverage."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from nsac.lab.shifts.scenes import REPORTED, Scene, Shift
+from nsac.methods import AbstractMethod
+from nsac.training import Data, batches
+from nsac.uncertainty import (
+    Prediction,
+    ause,
+    coverage,
+    crps,
+    error_correlation,
+    nll,
+    ood_aupr,
+    ood_auroc,
+    ood_fpr95,
+    rmse,
+)
+
+LOG_STD_LIMIT = 10.0
+"""Limit of the absolute log standard deviation. Far from the training data a network's standard deviation may
+overflow, and then no score would be finite."""
+
+
+def evaluate(
+    method: AbstractMethod, scene: Scene, kinds: Iterable[str] = REPORTED, num_samples: int = 20
+) -> list[dict]:
+    """One record per shift of these kinds.
+
+    Detection scores (`auroc`, `aupr`, `fpr95`) compare the epistemic standard deviations of shifted and in-distribution
+    rows; with `_total`, the total standard deviations. The variance of a row is the mean over its outputs; each query
+    time of a series is a row. `ause` and `error_correlation` are over the rows of both sides. Scores with `_inside` are
+    of in-distribution rows. `extreme` is the fraction of standard deviations clamped by `LOG_STD_LIMIT`.
+    """
+    near, near_y = _predict(method, scene.inside, num_samples)
+    inside = {
+        "rmse_inside": rmse(near, near_y),
+        "crps_inside": crps(near, near_y),
+        "nll_inside": nll(near, near_y),
+        "coverage_90_inside": coverage(near, near_y),
+        "epistemic_inside": near.epistemic.mean().item(),
+        "variance_inside": near.variance.mean().item(),
+    }
+    records = []
+    for head, shift in _shifts(method.name, scene, kinds):
+        far, far_y = _predict(method, shift.data, num_samples)
+        both, both_y = _join(near, far), torch.cat([near_y.flatten(), far_y.flatten()])
+        scores = detection(_std_per_row(near.epistemic), _std_per_row(far.epistemic))
+        total = detection(_std_per_row(near.variance), _std_per_row(far.variance))
+        scores |= {f"{name}_total": score for name, score in total.items()}
+        for by, suffix in (("epistemic", ""), ("std", "_total")):
+            scores[f"ause{suffix}"] = ause(both, both_y, by)
+            scores[f"error_correlation{suffix}"] = error_correlation(both, both_y, by)
+        scores |= {"rmse": rmse(far, far_y), "nll": nll(far, far_y), "coverage_90": coverage(far, far_y)}
+        scores |= {"epistemic": far.epistemic.mean().item(), "variance": far.variance.mean().item()}
+        scores["extreme"] = (far.log_std_draws.abs() >= LOG_STD_LIMIT).double().mean().item()
+        records.append({**head, **scores, **inside})
+    return records
+
+
+def evaluate_detector(
+    name: str, score: Callable[[Data], Tensor], scene: Scene, kinds: Iterable[str] = REPORTED
+) -> list[dict]:
+    """Detection scores of `evaluate` for any score per row; larger means more novel."""
+    near = score(scene.inside)
+    return [{**head, **detection(near, score(shift.data))} for head, shift in _shifts(name, scene, kinds)]
+
+
+def detection(near: Tensor, far: Tensor) -> dict[str, float]:
+    """AUROC, AUPR and FPR95 of a score of in-distribution and of shifted rows."""
+    return {"auroc": ood_auroc(near, far), "aupr": ood_aupr(near, far), "fpr95": ood_fpr95(near, far)}
+
+
+def _shifts(method: str, scene: Scene, kinds: Iterable[str]) -> Iterator[tuple[dict, Shift]]:
+    wanted = set(kinds)
+    for label, shift in scene.outside.items():
+        if shift.kind in wanted:
+            head = {"scene": scene.name, "seed": scene.seed, "shift": label, "kind": shift.kind, "method": method}
+            yield head, shift
+
+
+def _predict(method: AbstractMethod, data: Data, num_samples: int) -> tuple[Prediction, Tensor]:
+    means, log_stds, targets = [], [], []
+    for batch in batches(data, 512):
+        prediction = method.predict(batch, num_samples)
+        means.append(prediction.mean_draws)
+        log_stds.append(prediction.log_std_draws)
+        targets.append(batch["y"])
+    log_std = torch.cat(log_stds, 1).clamp(-LOG_STD_LIMIT, LOG_STD_LIMIT)
+    return Prediction(torch.cat(means, 1), log_std), torch.cat(targets)
+
+
+def _std_per_row(variance: Tensor) -> Tensor:
+    return variance.mean(-1).flatten().sqrt()
+
+
+def _join(a: Prediction, b: Prediction) -> Prediction:
+    mean = torch.cat([a.mean_draws.flatten(1), b.mean_draws.flatten(1)], 1)
+    log_std = torch.cat([a.log_std_draws.flatten(1), b.log_std_draws.flatten(1)], 1)
+    return Prediction(mean, log_std)
