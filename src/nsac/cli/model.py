@@ -1,27 +1,20 @@
 """`nsac fit`, `predict`, `evaluate`, `export`: from a file to a model, and from a model to files."""
 
-import contextlib
 import json
 import time
-import traceback
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from nsac.cli import forecasts, tables
-from nsac.cli.common import AsJson, stop
+from nsac.cli.common import AsJson, console, errors, note, one_line_errors, status
 from nsac.cli.reading import TableError, find_columns, read_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-console = Console(markup=False, emoji=False)
-errors = Console(stderr=True, markup=False, emoji=False)
 
 Data = Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file with a header.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="A folder that `nsac fit` wrote.", show_default=False)]
@@ -58,7 +51,7 @@ def fit(
     verbose: Verbose = False,
 ) -> None:
     """Fit a model that predicts columns of a table or forecasts a series, and write it to a folder."""
-    with one_line(verbose):
+    with one_line_errors(verbose):
         if not target:
             raise TableError("There is no target. Pass `--target COLUMN`.")
         if out is None:
@@ -77,7 +70,7 @@ def fit(
         if steps:
             settings["training"] = {"max_steps": steps}
         if time_column is None:
-            estimator, rows = tables.fit(frame, data, target, settings, _note)
+            estimator, rows = tables.fit(frame, data, target, settings, note)
         else:
             find_columns(frame, [time_column] if series is None else [time_column, series], data)
             settings |= {"time": time_column, "horizon": horizon, "series": series}
@@ -106,7 +99,7 @@ def predict(
     verbose: Verbose = False,
 ) -> None:
     """Predict mean, standard deviation, aleatoric and epistemic variance and an interval, for each row or lead time."""
-    with one_line(verbose):
+    with one_line_errors(verbose):
         if not 0 < coverage < 1:
             raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {coverage} instead.")
         estimator, targets = _load(model)
@@ -131,13 +124,13 @@ def evaluate(
     verbose: Verbose = False,
 ) -> None:
     """Compare predictions with observed values: scores beside a baseline, and an HTML page with plots."""
-    with one_line(verbose):
+    with one_line_errors(verbose):
         from nsac.estimators.evaluation import SCORES
         from nsac.estimators.page import SCORE_NAMES, page, summary
 
         estimator, targets = _load(model)
         frame = _read(data, tables.text_columns(estimator))
-        with errors.status("predicting"):
+        with status("predicting"):
             if type(estimator).__name__ == "NSACRegressor":
                 evaluations = tables.evaluate(estimator, frame, data, target or targets)
             else:
@@ -174,7 +167,7 @@ def export(
     verbose: Verbose = False,
 ) -> None:
     """Write a model as one file that runs without this library: with ONNX Runtime and numpy, or with torch alone."""
-    with one_line(verbose):
+    with one_line_errors(verbose):
         kinds = {"onnx": ".onnx", "torch": ".pt2"}
         if to not in kinds:
             raise TableError(f"`--to` must be one of {', '.join(kinds)}. Got {to!r} instead.")
@@ -183,7 +176,7 @@ def export(
 
         estimator, targets = _load(model)
         path = out or model.absolute().with_name(model.absolute().name + kinds[to])
-        with errors.status("tracing; takes some seconds per ensemble member"):
+        with status("tracing; takes some seconds per ensemble member"):
             if to == "onnx":
                 export_onnx(estimator, path, coverage, targets)
             else:
@@ -191,34 +184,14 @@ def export(
     console.print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", soft_wrap=True)
 
 
-@contextlib.contextmanager
-def one_line(verbose: bool) -> Iterator[None]:
-    """Errors become one line and exit code 2; warnings become notes."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            warnings.showwarning = lambda message, *_, **__: _note(str(message))
-            yield
-    except Exception as err:
-        if verbose:
-            traceback.print_exc()
-        expected = isinstance(err, (ValueError, TypeError, OSError, MemoryError, ImportError))
-        message = " ".join(str(err).split()) or type(err).__name__
-        stop(message if expected else f"{type(err).__name__}: {message} (unexpected; `--verbose` shows the traceback)")
-
-
-def _note(text: str) -> None:
-    errors.print(f"Note: {' '.join(text.split())}", soft_wrap=True)
-
-
 def _read(path: Path, text: Sequence[str]) -> "DataFrame":
-    with errors.status(f"reading {path}"):
-        return read_table(path, text, _note)
+    with status(f"reading {path}"):
+        return read_table(path, text, note)
 
 
 def _load(folder: Path) -> tuple[Any, list[str]]:
     """An estimator and the names of its targets; none if it was fitted on an array."""
-    with errors.status(f"loading {folder}"):
+    with status(f"loading {folder}"):
         from nsac.estimators import load
 
         estimator: Any = load(folder)

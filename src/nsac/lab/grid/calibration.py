@@ -1,13 +1,12 @@
 """Calibration of a fitted method on the calibration split: a variance scale and a conformal margin."""
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from nsac.lab.tasks.base import Predict, Task
-from nsac.uncertainty import Prediction, VarianceScale
+from nsac.uncertainty import Prediction, VarianceScale, conformal_margin
 
 COVERAGE = 0.9
 """Nominal coverage of the conformal intervals."""
@@ -41,21 +40,6 @@ def calibrate(task: Task, predict: Predict) -> Calibration:
         scale[columns] = VarianceScale.fit(prediction, observed).scale
         margin[columns] = conformal_margin((observed - prediction.mean).abs() / prediction.std, coverage)
     return Calibration(VarianceScale(scale), margin)
-
-
-def conformal_margin(scores: Tensor, coverage: float) -> Tensor:
-    """Per column the score of rank ceil((n + 1) coverage) among the n scores that are not NaN; inf if n is too small.
-
-    Args:
-        scores: (rows, *columns).
-        coverage: nominal coverage of the interval.
-    """
-    missing = scores.isnan()
-    n = (~missing).sum(0)
-    rank = ((n + 1).double() * coverage - 1e-9).ceil().long()  # 100 * 0.07 is slightly more than 7
-    ordered = scores.masked_fill(missing, math.inf).sort(0).values
-    margin = ordered.gather(0, (rank.clamp(1, len(scores)) - 1)[None])[0]
-    return margin.masked_fill(rank > n, math.inf)
 
 
 def _predicted(task: Task, predict: Predict) -> tuple[Tensor, Tensor, Tensor]:

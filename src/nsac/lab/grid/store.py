@@ -1,17 +1,14 @@
 """Run records: one JSON file per run, written completely or not at all; a run that has a record is not repeated."""
 
-import hashlib
 import json
 import math
-import os
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from nsac._io import sync_folder, write_flushed
+from nsac._io import HeaderError, VersionError, add_header, digest, remove_header, write_once
 
 VERSION = 1
 RESULTS = Path("results/bench")
@@ -93,7 +90,7 @@ def record_name(task: str, protocol: str, method: str, seed: int, key: str) -> s
 
 def config_key(config: dict[str, Any]) -> str:
     """Hash of a configuration, the same on every machine."""
-    return _digest(config)[:16]
+    return digest(config)[:16]
 
 
 R = TypeVar("R", bound=AbstractRecord)
@@ -123,9 +120,9 @@ class AbstractStore(ABC, Generic[R]):
 
     def write(self, record: R) -> bool:
         """Write a record and return True; an existing record of that name is kept, and the result is False."""
-        facts = {"format": self.format, "version": VERSION, **finite(asdict(record))}
-        facts["sha256"] = _digest(facts)
-        return _write_new(self._path(record.name), (json.dumps(facts, sort_keys=True, allow_nan=False) + "\n").encode())
+        facts = add_header(self.format, VERSION, finite(asdict(record)))
+        content = json.dumps(facts, sort_keys=True, allow_nan=False) + "\n"
+        return write_once(self._path(record.name), content.encode())
 
     def read(self, name: str) -> R:
         """Read one record; raise `RecordError` if it is damaged or of an unknown version."""
@@ -136,16 +133,14 @@ class AbstractStore(ABC, Generic[R]):
             raise RecordError(f"Record {path} cannot be read: {err}. Create it with `{self.command}`.") from None
         except (ValueError, RecursionError) as err:
             raise self._unusable(path, f"is damaged: it is not JSON ({err})") from None
-        if not isinstance(facts, dict) or facts.get("format") != self.format:
-            raise self._unusable(path, f"is not a record: its format is not {self.format!r}")
-        if facts.get("version") != VERSION:
+        try:
+            facts = remove_header(self.format, VERSION, facts)
+        except VersionError as err:
             raise RecordError(
-                f"Record {path} has format version {facts.get('version')!r}; this library reads version {VERSION}. "
-                "Read it with the library that wrote it, or delete it to run it again."
-            )
-        if facts.pop("sha256", None) != _digest(facts):
-            raise self._unusable(path, "is damaged: its content does not match its checksum")
-        del facts["format"], facts["version"]
+                f"Record {path} {err}. Read it with the library that wrote it, or delete it to run it again."
+            ) from None
+        except HeaderError as err:
+            raise self._unusable(path, str(err)) from None
         if set(facts) != {field.name for field in fields(self.kind)}:
             raise self._unusable(path, "does not have the fields of a record")
         record = self.kind(**facts)
@@ -185,24 +180,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _digest(facts: dict[str, Any]) -> str:
-    """SHA-256 of the canonical JSON of plain values."""
-    canonical = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _write_new(path: Path, content: bytes) -> bool:
-    """Write a file atomically unless it exists; whether it was written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        write_flushed(temporary, content)
-        os.link(temporary, path)  # a rename would replace an existing file
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
-    return True
