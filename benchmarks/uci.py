@@ -1,17 +1,17 @@
-"""`NSACRegressor` with its defaults over the standard splits of the UCI sets: one record a split, and a table.
+"""`NSACRegressor` with its defaults on the standard splits of the UCI data sets: one record per split, and a table.
 
     python benchmarks/uci.py --data boston kin8nm --splits 0-19 --out results/uci
 
-A split that has a record is not run again. Scores are in the unit of the data; the likelihood is that of
-`predict_distribution`, intervals are those of `predict_interval`.
+A split with a record is not run again. Scores are in the unit of the data; the likelihood is that of
+`predict_distribution`, intervals are conformal.
 """
 
 import argparse
 import json
-import os
 import time
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,13 +19,14 @@ from rich.console import Console
 from rich.table import Table
 
 from nsac import NSACRegressor, uncertainty
+from nsac._io import write_atomic
 from nsac.lab.datasets import load_uci
 from nsac.lab.datasets.uci import COLUMNS
 
 SCORES = ("rmse", "nll", "crps", "coverage_90", "width_90", "seconds")
 
 
-def run(data: str, split: int, **arguments) -> dict:
+def run(data: str, split: int, **arguments: Any) -> dict[str, Any]:
     table = load_uci(data)
     train, test = table.splits[split]
     x, y = table.x[test], torch.as_tensor(table.y[test])
@@ -33,7 +34,7 @@ def run(data: str, split: int, **arguments) -> dict:
     regressor = NSACRegressor(random_state=split, **arguments).fit(table.x[train], table.y[train])
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     p = regressor.predict_distribution(x)
-    lower, upper = torch.as_tensor(regressor.predict_interval(x, 0.9)).T
+    lower, upper = regressor.conformal_interval(p, 0.9)
     return {
         "data": data,
         "split": split,
@@ -52,11 +53,8 @@ def run(data: str, split: int, **arguments) -> dict:
     }
 
 
-def write(path: Path, record: dict) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(record, indent=1) + "\n")
-    os.replace(temporary, path)
+def write(path: Path, record: dict[str, Any]) -> None:
+    write_atomic(path, (json.dumps(record, indent=1) + "\n").encode())
 
 
 def table_of(folder: Path, names: list[str]) -> Table:
@@ -81,17 +79,17 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", choices=list(COLUMNS), default=["boston"])
     parser.add_argument("--splits", type=splits, default=splits("0-19"), metavar="0-19")
     parser.add_argument("--out", type=Path, default=Path("results/uci"))
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     console = Console()
-    for name in asked.data:
-        for split in asked.splits:
-            path = asked.out / name / f"{split:02d}.json"
+    for name in arguments.data:
+        for split in arguments.splits:
+            path = arguments.out / name / f"{split:02d}.json"
             if path.exists() or split >= len(load_uci(name).splits):
                 continue
             record = run(name, split)
             write(path, record)
             console.print(f"{name} {split}: " + "  ".join(f"{score} {record[score]:.4g}" for score in SCORES))
-    console.print(table_of(asked.out, asked.data))
+    console.print(table_of(arguments.out, arguments.data))
 
 
 if __name__ == "__main__":

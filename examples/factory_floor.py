@@ -1,11 +1,11 @@
-"""Predict with an exported model on a machine that has numpy and onnxruntime, and nothing else.
+"""Predict with an exported model on a machine with numpy and onnxruntime, and nothing else.
 
     nsac fit data.csv --target y --out model/
     nsac export model/ --to onnx                      # writes model.onnx; copy it, and this file, to the machine
-    python factory_floor.py model.onnx new.csv        # mean, deviations and a 90 % interval of each row
+    python factory_floor.py model.onnx new.csv        # mean, standard deviations and 90 % interval of each row
 
-The noise is an input. By default it is the noise with which the library itself predicts, and which the file keeps, so
-that the numbers are the library's. `matched_normal` draws other noise, or more of it.
+The noise is an input. By default it is the noise with which the library itself predicts, which the file contains, so
+that the predictions are those of the library. `matched_normal` draws other noise, or more of it.
 """
 
 import base64
@@ -18,14 +18,16 @@ import onnxruntime
 
 
 class Model:
-    """An exported regressor. The file says what it takes: `self.about`."""
+    """An exported regressor; `self.about` is the description in the file."""
 
     def __init__(self, path):
         self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         self.about = json.loads(self.session.get_modelmeta().custom_metadata_map["nsac"])
         self.outputs = [output.name for output in self.session.get_outputs()]
-        kept = self.about.get("noise")
-        self.noise = kept and np.frombuffer(base64.b64decode(kept["data"]), "<f4").reshape(kept["shape"])
+        self.noise = None
+        if "noise" in self.about:
+            content = base64.b64decode(self.about["noise"]["data"])
+            self.noise = np.frombuffer(content, "<f4").reshape(self.about["noise"]["shape"])
 
     def predict(self, rows, noise=None):
         """Outputs by name, (rows, targets), of a list of dicts from column to text or number."""
@@ -45,14 +47,14 @@ def number(text):
     return float("nan") if text in ("", None) else float(text)
 
 
-def code(levels):
-    """A reader of names: from 1 on, 0 for one that is missing or unknown."""
-    codes = {level: i + 1 for i, level in enumerate(levels)}
+def code(categories):
+    """A function from a category to its code: from 1 on, 0 if it is missing or unknown."""
+    codes = {category: i + 1 for i, category in enumerate(categories)}
     return lambda text: codes.get(str(text), 0)
 
 
 def matched_normal(draws, shape, seed=0):
-    """Standard normal noise, (draws, *shape), with mean 0 and variance 1 over draws, and uncorrelated in blocks."""
+    """Standard normal noise, (draws, *shape), with mean 0 and variance 1 over draws, uncorrelated in blocks."""
     flat = np.random.default_rng(seed).standard_normal((draws, int(np.prod(shape))))
     flat -= flat.mean(0)
     blocks = np.split(flat, range(draws - 1, flat.shape[1], draws - 1), axis=1)
@@ -63,11 +65,11 @@ def matched_normal(draws, shape, seed=0):
 
 
 def main(model_path, csv_path):
-    """Print a table."""
+    """Print a table of predictions."""
     model = Model(model_path)
     with open(csv_path, newline="", encoding="utf-8-sig") as file:
         out = model.predict(list(csv.DictReader(file)))
-    print(f"{'target':>12} {'mean':>12} {'aleatoric sd':>12} {'epistemic sd':>12} {'lower':>12} {'upper':>12}")
+    print(f"{'target':>12} {'mean':>12} {'aleat. std':>12} {'epist. std':>12} {'lower':>12} {'upper':>12}")
     for i, target in enumerate(model.about["targets"]):
         mean, aleatoric, epistemic, lower, upper = (out[name][:, i] for name in model.outputs)
         for row in zip(mean, aleatoric**0.5, epistemic**0.5, lower, upper, strict=True):

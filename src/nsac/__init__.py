@@ -1,4 +1,4 @@
-"""Predictions with trustworthy uncertainty from irregular, holey data."""
+"""Calibrated predictions for tables and irregularly sampled time series with missing values."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -20,19 +20,19 @@ __all__ = [
     "METHODS", "NAC", "NSAC", "NSACForecaster", "NSACLoss", "NSACRegressor", "Prediction", "core", "load", "uncertainty"
 ]  # fmt: skip
 
-_PLACES = {
+_MODULES = {
     "METHODS": "methods", "NAC": "layers", "NSAC": "layers", "NSACLoss": "layers", "NSACForecaster": "estimators",
     "NSACRegressor": "estimators", "Prediction": "uncertainty", "load": "estimators",
 }  # fmt: skip
 
 
 def __getattr__(name: str):
-    """Each name when it is asked for: torch and scikit-learn take seconds to import, and `nsac --help` needs none."""
+    """Import a name on first use: torch and scikit-learn take seconds to import, and `nsac --help` needs neither."""
     if name in ("core", "uncertainty"):
         return import_module(f"nsac.{name}")
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'nsac' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"nsac.{_PLACES[name]}"), name)
+    found = globals()[name] = getattr(import_module(f"nsac.{_MODULES[name]}"), name)
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a user may pass. Called at the doors; inside, shapes are trusted."""
+"""Checks of user input. Public functions and classes call them; internal code trusts the shapes."""
 
 import math
 import warnings
@@ -37,7 +37,7 @@ def check_heads(d_model: int, num_heads: int) -> None:
 
 
 def check_shape(name: str, value: Tensor, axes: str, *shapes: tuple[int, ...], hint: str = "") -> None:
-    """`value` has one of `shapes`; -1 matches any length. `axes` says what they mean."""
+    """`value` has one of `shapes`; -1 matches any length. `axes` names the axes in the message."""
     for shape in shapes:
         if value.ndim == len(shape) and all(n in (-1, m) for n, m in zip(shape, value.shape, strict=True)):
             return
@@ -45,23 +45,29 @@ def check_shape(name: str, value: Tensor, axes: str, *shapes: tuple[int, ...], h
     raise ValueError(f"`{name}` must have shape {allowed}, {axes}. Got {tuple(value.shape)} instead.{hint}")
 
 
-def check_finite(name: str, value: Tensor, mask: Tensor | None = None) -> None:
-    """`value` is finite wherever `mask` (True = ignore) does not cover it; otherwise the first bad place is named."""
-    if math.isfinite(value.detach().sum()):
-        return  # a sum is finite only if every term is: one pass for the usual case
-    bad = ~torch.isfinite(value)
-    if mask is not None:
-        bad = bad & ~mask.view(*mask.shape, *(1,) * (value.ndim - mask.ndim))
+def refuse_where(bad: Tensor, name: str, value: Tensor, rule: str, hint: str) -> None:
+    """Raise an error that names the first entry of `value` that is `bad`, its index and how many there are."""
     if bad.any():
         place = tuple(bad.nonzero()[0].tolist())
         raise ValueError(
-            f"`{name}` must be finite where it is not masked. Got {value[place].item()} at index {place} "
-            f"({int(bad.sum())} such values) instead. Pass `mask` with True at missing observations, or clean the data."
+            f"{name} must {rule}. Got {value[place].item()} at index {place} ({int(bad.sum())} such values) instead. "
+            f"{hint}"
         )
 
 
+def check_finite(name: str, value: Tensor, mask: Tensor | None = None) -> None:
+    """`value` is finite wherever `mask` (True = ignore) does not cover it; the message names the first bad index."""
+    if math.isfinite(value.detach().sum()):
+        return  # a sum is finite only if every term is: one pass in the common case
+    bad = ~torch.isfinite(value)
+    if mask is not None:
+        bad = bad & ~mask.view(*mask.shape, *(1,) * (value.ndim - mask.ndim))
+    hint = "Pass `mask` with True at missing observations, or clean the data."
+    refuse_where(bad, f"`{name}`", value, "be finite where it is not masked", hint)
+
+
 def check_dtype(name: str, value: Tensor, dtype: torch.dtype) -> None:
-    """`value` has the model's precision, unless an autocast takes care of it."""
+    """`value` has the model's precision, unless autocast converts it."""
     if value.dtype != dtype and not torch.is_autocast_enabled(value.device.type):
         raise ValueError(
             f"`{name}` must have the precision of the model, {dtype}. Got {value.dtype} instead. "
@@ -73,13 +79,12 @@ def check_known(name: str, value: Tensor, missing: bool) -> None:
     """`value` has no infinity, and no NaN unless values may be missing."""
     if torch.compiler.is_compiling() or math.isfinite(value.detach().sum()):
         return
-    bad = ~torch.isfinite(value) if not missing else torch.isinf(value)
-    if bad.any():
-        place = tuple(bad.nonzero()[0].tolist())
-        raise ValueError(
-            f"`{name}` must be finite{' or NaN, that is missing' if missing else ''}. Got {value[place].item()} at "
-            f"index {place} instead.{'' if missing else ' For data with holes build the problem with missing=True.'}"
-        )
+    if missing:
+        rule = "be finite, or NaN where a value is missing"
+        refuse_where(torch.isinf(value), f"`{name}`", value, rule, "Clean the data.")
+        return
+    hint = "For data with missing values build the problem with missing=True."
+    refuse_where(~torch.isfinite(value), f"`{name}`", value, "be finite", hint)
 
 
 def check_sequence(
@@ -94,11 +99,11 @@ def check_sequence(
     query_dim: int | None,
     takes_times: bool,
 ) -> None:
-    """One batch of sequences for an attention layer."""
+    """Shapes, types and values of one batch of sequences for an attention layer."""
     check_shape("x", x, "(batch, time, features)", (-1, -1, input_dim), hint=_feature_hint(x, input_dim))
     batch, length = x.shape[:2]
     if not x.is_floating_point():
-        raise ValueError(f"`x` must hold floating point numbers. Got {x.dtype} instead. Call `x.float()` first.")
+        raise ValueError(f"`x` must have a floating point type. Got {x.dtype} instead. Call `x.float()` first.")
     if batch == 0 or length == 0:
         raise ValueError(
             f"`x` must have at least one row and at least one time step. Got shape {tuple(x.shape)} instead. "
@@ -116,10 +121,10 @@ def check_sequence(
         raise ValueError(
             "`query` and `query_times` must be None in a layer with learned queries. Build it with readout='last'."
         )
-    asked = query if query is not None else query_times
-    if asked is not None and 0 in asked.shape:
+    queries = query if query is not None else query_times
+    if queries is not None and 0 in queries.shape:
         raise ValueError(
-            f"`query` and `query_times` must hold at least one query. Got shape {tuple(asked.shape)} instead."
+            f"`query` and `query_times` must have at least one query. Got shape {tuple(queries.shape)} instead."
         )
     if query is not None:
         check_shape("query", query, "(batch, queries, features)", (batch, -1, query_dim or 0))
@@ -128,15 +133,17 @@ def check_sequence(
         axes = "(batch, queries) or (queries,)"
         check_shape("query_times", query_times, axes, (batch, n_queries), (n_queries,))
         if times is None:
-            raise ValueError("`times` must be given with `query_times`. Got None instead. Pass when `x` was observed.")
+            raise ValueError(
+                "`times` must be given with `query_times`. Got None instead. Pass the observation times of `x`."
+            )
     if causal and query_dim is None:
-        raise ValueError("`causal` must be False in a layer with learned queries: they have no place in time.")
+        raise ValueError("`causal` must be False in a layer with learned queries: they have no time.")
     if causal and query is not None and query_times is None:
         if not takes_times:
             raise ValueError("`causal` must be False for queries to a layer built with time='none': it has no order.")
         raise ValueError("`query_times` must be given with `query` and causal=True. Got None instead.")
     if torch.compiler.is_compiling():
-        return  # what follows looks at values
+        return  # the checks below depend on values
     check_finite("x", x, mask)
     if times is not None:
         check_finite("times", times, mask if times.ndim == 2 else None)
@@ -146,7 +153,7 @@ def check_sequence(
 
 
 def warn_single_key(n_keys: int, topk: int, mask: Tensor | None) -> None:
-    """Softmax over one logit is 1: no noise gets through."""
+    """Warn if a query has one key: the softmax over one logit is 1, so its noise has no effect."""
     if torch.compiler.is_compiling():
         return
     if n_keys == 1 or topk == 1 or (mask is not None and bool(((~mask).sum(-1) == 1).any())):
@@ -160,4 +167,4 @@ def warn_single_key(n_keys: int, topk: int, mask: Tensor | None) -> None:
 def _feature_hint(x: Tensor, input_dim: int) -> str:
     if x.ndim == 2 and x.shape[-1] == input_dim:
         return " A table has no time axis: use `x[:, None]` for one token a row, or a token per feature."
-    return " Pass what `input_dim` says, or build the layer with another `input_dim`." if x.ndim == 3 else ""
+    return " Pass as many features as `input_dim`, or build the layer with another `input_dim`." if x.ndim == 3 else ""

@@ -1,22 +1,123 @@
-"""Files that are there as a whole or not at all."""
+"""Files that are complete or absent: atomic writes, and headers with a checksum."""
 
 import contextlib
+import hashlib
+import json
 import os
+import shutil
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 
-def write_atomic(path: str | os.PathLike, content: bytes) -> None:
-    """Write a file under another name, flush it to the disk, rename it; at no moment is there half of it."""
+class HeaderError(ValueError):
+    """A header that does not fit its file; the message completes the sentence "The file ..."."""
+
+
+class VersionError(HeaderError):
+    """A header of another version of the format."""
+
+
+def canonical_json(facts: Any) -> bytes:
+    """JSON with sorted keys and no white space: equal values give equal bytes. NaN and infinity are refused."""
+    return json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def digest(facts: Any, *contents: bytes) -> str:
+    """Hexadecimal sha256 of plain values and, where they belong to files, of the files' contents."""
+    total = hashlib.sha256(canonical_json(facts))
+    for content in contents:
+        total.update(hashlib.sha256(content).digest())
+    return total.hexdigest()
+
+
+def add_header(file_format: str, version: int, facts: Mapping[str, Any], *contents: bytes) -> dict[str, Any]:
+    """The facts with `format`, `version`, and `sha256`, the digest of all of them and of `contents`."""
+    headed = {"format": file_format, "version": version, **facts}
+    return {**headed, "sha256": digest(headed, *contents)}
+
+
+def remove_header(file_format: str, version: int, headed: Any, *contents: bytes) -> dict[str, Any]:
+    """The facts that were given to `add_header`, if the header fits; otherwise `HeaderError`."""
+    if not isinstance(headed, dict) or headed.get("format") != file_format:
+        raise HeaderError(f"does not have the format {file_format!r}")
+    if headed.get("version") != version:
+        raise VersionError(f"has format version {headed.get('version')!r}; this library reads version {version}")
+    facts = {name: value for name, value in headed.items() if name != "sha256"}
+    try:
+        matches = headed.get("sha256") == digest(facts, *contents)
+    except (ValueError, RecursionError):  # values that `add_header` would have refused
+        matches = False
+    if not matches:
+        raise HeaderError("is damaged: its content does not match its checksum")
+    del facts["format"], facts["version"]
+    return facts
+
+
+def temporary_path(path: Path) -> Path:
+    """A hidden name beside `path` that no other process uses."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+
+
+def write_atomic(path: str | os.PathLike, content: bytes, temporary: Path | None = None) -> None:
+    """Write a file under a temporary name, flush it to the disk, rename it: no reader ever sees half of it.
+
+    Args:
+        path: where; a file that exists is replaced, and folders are made.
+        content: all bytes.
+        temporary: the temporary name, in the same folder; by default a new one.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    temporary = temporary or temporary_path(path)
     try:
         write_flushed(temporary, content)
         os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_once(path: str | os.PathLike, content: bytes) -> bool:
+    """Write a file like `write_atomic`, unless it exists; returns whether it was written."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_path(path)
+    try:
+        write_flushed(temporary, content)
+        os.link(temporary, path)  # a rename would replace
+    except FileExistsError:
+        return False
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
+    return True
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write a folder of files under a temporary name, flush it, rename it; a folder that exists is replaced."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_path(folder)
+    old = temporary_path(folder)
+    replaces = folder.exists()
+    try:
+        temporary.mkdir()
+        for name, content in files.items():
+            write_flushed(temporary / name, content)
+        sync_folder(temporary)
+        if replaces:
+            os.rename(folder, old)
+        os.replace(temporary, folder)
+        sync_folder(folder.parent)
+    except BaseException:
+        if replaces and old.exists() and not folder.exists():
+            os.rename(old, folder)
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def write_flushed(path: Path, content: bytes) -> None:
@@ -29,7 +130,7 @@ def write_flushed(path: Path, content: bytes) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Wait until the disk has the names in a folder."""
-    with contextlib.suppress(OSError):  # not every system can flush a folder; then a rename may come late
+    with contextlib.suppress(OSError):  # not every system can flush a folder; a rename may then reach the disk late
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)

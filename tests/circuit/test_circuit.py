@@ -35,7 +35,7 @@ def test_a_sparser_wiring_has_fewer_synapses():
 
 @pytest.mark.parametrize("inputs", [1, 3, 40])
 def test_sensory_wiring_leaves_no_neuron_and_no_input_out(inputs, seed):
-    adjacency = sensory_wiring(inputs, 16, sparsity=0.9, rng=np.random.default_rng(seed))
+    adjacency = sensory_wiring(inputs, 16, sparsity=0.9, generator=np.random.default_rng(seed))
     assert adjacency.any(0).all() and adjacency.any(1).all()
 
 
@@ -48,7 +48,7 @@ def test_only_existing_synapses_are_parameters(generator):
 
 
 def test_initial_weights_keep_the_scale_of_the_signal(generator):
-    adjacency = sensory_wiring(200, 400, sparsity=0.8, rng=np.random.default_rng(0))
+    adjacency = sensory_wiring(200, 400, sparsity=0.8, generator=np.random.default_rng(0))
     out = Synapses(adjacency, generator, bias=False).matrix().T @ torch.randn(200, 500, generator=generator)
     assert out.var().item() == pytest.approx(1.0, abs=0.05)  # 200,000 nearly independent numbers
 

@@ -65,9 +65,9 @@ def folder(tmp_path_factory):
         "fit", folder / "train.csv", "--target", "y", "--drop", "z", "--drop", "id", "--category", "zip",
         "--out", folder / "model", "--json", *QUICK,
     )  # fmt: skip
-    told = json.loads(fitted.stdout)
-    assert told["class"] == "NSACRegressor" and told["rows"] == 150 and told["targets"] == ["y"]
-    assert told["columns"] == ["x", "zip", "kind"] and told["bytes"] > 1000
+    report = json.loads(fitted.stdout)
+    assert report["class"] == "NSACRegressor" and report["rows"] == 150 and report["targets"] == ["y"]
+    assert report["columns"] == ["x", "zip", "kind"] and report["bytes"] > 1000
     return folder
 
 
@@ -115,10 +115,10 @@ def test_several_targets_and_rows_without_one(tmp_path):
     assert set(scores) == {"y", "z"} and scores["z"]["values"] == 59
 
 
-def test_evaluate_prints_scores_beside_a_naive_guess_and_writes_one_page(folder, tmp_path):
+def test_evaluate_prints_scores_beside_a_baseline_and_writes_one_page(folder, tmp_path):
     page = tmp_path / "report.html"
     shown = done("evaluate", folder / "model", folder / "test.csv", "--out", page)
-    for word in ("RMSE", "CRPS", "the training mean", "intervals held"):
+    for word in ("RMSE", "CRPS", "the training mean", "intervals covered"):
         assert word in " ".join(shown.output.split())
     text = page.read_text()
     assert text.count("<img ") == 3 and "reliability" in text.lower() and "the training mean" in text
@@ -130,7 +130,7 @@ def test_evaluate_prints_scores_beside_a_naive_guess_and_writes_one_page(folder,
     assert 0 <= scores["model"]["coverage_90"] <= 1 and scores["naive"]["rmse"] > 0 and scores["values"] == 40
 
 
-def test_a_model_that_is_there_is_not_replaced_unawares(folder, tmp_path):
+def test_an_existing_model_is_replaced_only_with_force(folder, tmp_path):
     model = shutil.copytree(folder / "model", tmp_path / "model")
     before = (model / "model.safetensors").read_bytes()
     options = ("fit", folder / "train.csv", "--target", "y", "--out", model, "--drop", "id", *QUICK)
@@ -138,11 +138,11 @@ def test_a_model_that_is_there_is_not_replaced_unawares(folder, tmp_path):
     done(*options, "--force")
     assert (model / "model.safetensors").read_bytes() != before
     (model / "thesis.txt").write_text("years of work")
-    assert "no model" in refused(*options, "--force") and (model / "thesis.txt").exists()
+    assert "is not a model" in refused(*options, "--force") and (model / "thesis.txt").exists()
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ((), "--target"),
         (("--target", "yy"), "no column 'yy'. Did you mean 'y'?"),
@@ -152,16 +152,16 @@ def test_a_model_that_is_there_is_not_replaced_unawares(folder, tmp_path):
         (("--target", "y", "--horizon", "3"), "--time"),
         (("--target", "y", "--series", "id"), "--time"),
         (("--target", "y", "--drop", "id", "--method", "magic"), "'magic'"),
-        (("--target", "y"), "Column 'id' must have levels that repeat"),
+        (("--target", "y"), "Column 'id' must have categories that repeat"),
     ],
 )
-def test_what_cannot_be_fitted_is_one_line_and_leaves_nothing(folder, tmp_path, options, says):
-    assert says in refused("fit", folder / "train.csv", *options, "--out", tmp_path / "m", *QUICK)
+def test_what_cannot_be_fitted_is_one_line_and_leaves_nothing(folder, tmp_path, options, message):
+    assert message in refused("fit", folder / "train.csv", *options, "--out", tmp_path / "m", *QUICK)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         ("", "is empty"),
         ("x,y\n", "no rows"),
@@ -174,10 +174,10 @@ def test_what_cannot_be_fitted_is_one_line_and_leaves_nothing(folder, tmp_path, 
         (b"\x00\x01\x02PK", "binary data"),
     ],
 )
-def test_files_that_cannot_be_fitted_are_one_line_and_leave_nothing(tmp_path, content, says):
+def test_files_that_cannot_be_fitted_are_one_line_and_leave_nothing(tmp_path, content, message):
     path = tmp_path / "bad.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert says in refused("fit", path, "--target", "y", "--out", tmp_path / "m", *QUICK)
+    assert message in refused("fit", path, "--target", "y", "--out", tmp_path / "m", *QUICK)
     assert [file.name for file in tmp_path.iterdir()] == ["bad.csv"]
 
 

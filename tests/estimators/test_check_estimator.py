@@ -21,7 +21,7 @@ LEARNING = {"max_steps": 60, "learning_rate": 0.02, "ema": None, "batch_size": 3
 @pytest.mark.filterwarnings("ignore:.*rows of calibration are too few:UserWarning")
 @pytest.mark.parametrize(
     "regressor",
-    [quick(method="ridge"), pytest.param(quick(folds=1, training=LEARNING), marks=pytest.mark.slow)],
+    [quick(method="ridge"), pytest.param(quick(members=1, training=LEARNING), marks=pytest.mark.slow)],
     ids=["ridge", "nsac"],
 )
 def test_every_check_of_scikit_learn_passes(regressor):
@@ -42,7 +42,7 @@ def test_it_works_in_pipelines_searches_and_clones():
     x, y = numbers()
     pipeline = make_pipeline(StandardScaler(), quick(method="ridge"))
     assert cross_val_score(pipeline, x, y, cv=2).min() > 0.8
-    search = GridSearchCV(quick(), {"method": ["ridge", "mean"], "folds": [1, 2]}, cv=2).fit(x, y)
+    search = GridSearchCV(quick(), {"method": ["ridge", "mean"], "members": [1, 2]}, cv=2).fit(x, y)
     assert search.best_params_["method"] == "ridge"
     assert clone(search.best_estimator_).get_params() == search.best_estimator_.get_params()
 

@@ -12,7 +12,7 @@ def fitted(table, categorical=()):
     return Columns.fit(table, names, categorical)
 
 
-def test_numbers_are_standardised_and_holes_stay():
+def test_numbers_are_standardised_and_missing_values_stay():
     x = np.array([[1.0, 5.0], [3.0, np.nan], [5.0, 7.0]])
     out = fitted(x).tensors(x)["x"]
     torch.testing.assert_close(out[:, 0], torch.tensor([-1.5, 0, 1.5], dtype=torch.float32) * (2 / 3) ** 0.5)
@@ -23,7 +23,7 @@ def test_text_and_categories_become_codes_and_truth_values_numbers():
     frame, _ = mixed()
     columns = fitted(frame)
     parts = columns.tensors(frame)
-    assert set(columns.levels) == {2, 3} and parts["x"].shape == (80, 3) and parts["c"].shape == (80, 2)
+    assert set(columns.categories) == {2, 3} and parts["x"].shape == (80, 3) and parts["c"].shape == (80, 2)
     assert (parts["c"][::9, 0] == 0).all() and (parts["c"][:, 1] > 0).all()
 
 
@@ -31,11 +31,11 @@ def test_an_array_of_objects_is_taken_column_by_column():
     x = np.array([[1, "a"], [2, "b"], [None, "a"], ["4", "b"]], dtype=object)
     columns = fitted(x)
     parts = columns.tensors(x)
-    assert columns.levels == {1: ("a", "b")}
+    assert columns.categories == {1: ("a", "b")}
     assert parts["c"][:, 0].tolist() == [1, 2, 1, 2] and parts["x"][2, 0].isnan()
 
 
-def test_levels_that_are_new_or_seen_once_count_as_missing():
+def test_categories_that_are_unseen_or_seen_once_count_as_missing():
     columns = fitted(pd.DataFrame({"k": list("aabbc")}))
     assert columns.tensors(pd.DataFrame({"k": list("acz")}))["c"][:, 0].tolist() == [1, 0, 0]
 
@@ -70,11 +70,11 @@ def test_numbers_are_a_line_near_the_mean_and_a_logarithm_far_away():
         ([1.0, np.inf, 2.0, 3.0], "Column 'b' must hold finite numbers.*row 1"),
         ([None, None, None, None], "Column 'b' must have a value"),
         ([np.nan] * 4, "Column 'b' must have a value"),
-        (list("abcd"), "Column 'b' must have levels that repeat"),  # a name
+        (list("abcd"), "Column 'b' must have categories that repeat"),  # a name
         (pd.to_datetime(["2024-01-01"] * 4), "Column 'b' must hold numbers or text. It holds times"),
     ],
 )
-def test_what_is_wrong_with_a_column_is_said_with_its_name(values, message):
+def test_errors_name_the_column(values, message):
     with pytest.raises(ValueError, match=message):
         fitted(pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": values}))
 
@@ -88,6 +88,6 @@ def test_text_in_a_column_of_numbers_is_refused_in_prediction():
 def test_plain_values_restore_them():
     frame, _ = mixed()
     columns = fitted(frame)
-    again = Columns.from_json(columns.to_json(), torch.as_tensor(columns.centre), torch.as_tensor(columns.scale))
+    again = Columns.from_dict(columns.to_dict(), torch.as_tensor(columns.centre), torch.as_tensor(columns.scale))
     for mine, theirs in zip(columns.tensors(frame).values(), again.tensors(frame).values(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)

@@ -27,10 +27,10 @@ def table(n=300, seed=0) -> tuple[pd.DataFrame, pd.Series]:
     return frame, y
 
 
-def fitted(method="nsac", folds=1, outputs=1) -> NSACRegressor:
+def fitted(method="nsac", members=1, outputs=1) -> NSACRegressor:
     X, y = table()
     target = y if outputs == 1 else np.stack([y, -3 * y], 1)
-    return NSACRegressor(method, folds=folds, random_state=0, training={"max_steps": 8}).fit(X, target)
+    return NSACRegressor(method, members=members, random_state=0, training={"max_steps": 8}).fit(X, target)
 
 
 def factory():
@@ -96,7 +96,7 @@ def test_a_value_missing_where_none_was_gives_nan_and_an_unknown_code_counts_as_
     assert np.isnan(out["mean"][:, 0]).tolist() == [True, True, False, False]
     feed = {"x": np.ones((3, 2)) * [1e6, 0], "c": np.array([[1], [-1], [99]]), "noise": model.noise}
     mean, *_ = model.session.run(None, feed)
-    assert np.isnan(mean[:, 0]).tolist() == [False, True, True] and not estimator.holes_["c"].any()
+    assert np.isnan(mean[:, 0]).tolist() == [False, True, True] and not estimator.imputer_.learned["c"].any()
 
 
 def test_the_file_says_what_it_takes(exported):
@@ -121,7 +121,7 @@ def test_the_factory_floor_needs_no_torch(exported, tmp_path):
         env={"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     header, *rows = done.stdout.splitlines()
-    assert "epistemic sd" in header and len(rows) == 5
+    assert "epist. std" in header and len(rows) == 5
     np.testing.assert_allclose([float(row.split()[1]) for row in rows], estimator.predict(X), rtol=1e-4)  # 5 digits
 
 
@@ -140,7 +140,7 @@ def test_the_torch_program_predicts_as_the_estimator(exported, tmp_path):
 
 def test_methods_that_cannot_be_exported_are_named(tmp_path):
     X, y = table(60)
-    estimator = NSACRegressor("mcd", folds=1, random_state=0, training={"max_steps": 2}).fit(X, y)
+    estimator = NSACRegressor("mcd", members=1, random_state=0, training={"max_steps": 2}).fit(X, y)
     with pytest.raises(ExportError, match="must be one of nsac, gmle, de.* Got 'mcd'"):
         export_onnx(estimator, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
@@ -148,10 +148,10 @@ def test_methods_that_cannot_be_exported_are_named(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "folds", "outputs"), [("nsac", 4, 2), ("gmle", 2, 1), ("de", 1, 1), ("ridge", 1, 2)]
+    ("method", "members", "outputs"), [("nsac", 4, 2), ("gmle", 2, 1), ("de", 1, 1), ("ridge", 1, 2)]
 )
-def test_members_outputs_and_other_methods_are_exported_too(tmp_path, method, folds, outputs):
-    estimator = fitted(method, folds, outputs)
+def test_members_outputs_and_other_methods_are_exported_too(tmp_path, method, members, outputs):
+    estimator = fitted(method, members, outputs)
     export_onnx(estimator, tmp_path / "model.onnx")
     X, _ = table(seed=1)
     assert_same(factory().Model(tmp_path / "model.onnx").predict(rows_of(X)), estimator, X)
@@ -175,7 +175,7 @@ def test_a_forecaster_is_exported_with_its_calendar_holes_and_adapted_margins(tm
     others = pd.DataFrame(rng.normal(size=(n, covariates)), columns=[f"v{i}" for i in range(covariates)])
     frame = pd.concat([frame, others.mask(rng.random(others.shape) < holes)], axis=1)
     frame["OT"] = frame["OT"].mask(rng.random(n) < holes)
-    estimator = NSACForecaster(6, 24, "OT", "date", random_state=0, folds=1, training={"max_steps": 20})
+    estimator = NSACForecaster(6, 24, "OT", "date", random_state=0, members=1, training={"max_steps": 20})
     estimator.fit(frame[:400]).update(frame)
     assert estimator.problem_.missing == (holes > 0) and estimator.cycles_ == ["day", "week"]
     facts = export_onnx(estimator, tmp_path / "model.onnx")

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nsac
+from nsac._io import add_header
 from nsac.estimators import ModelError, load
-from nsac.estimators.files import CONFIG, LARGEST_HEADER, TENSORS, read_model, write_model
+from nsac.estimators.files import CONFIG, FORMAT, MAX_HEADER_BYTES, TENSORS, VERSION, read_model, write_model
 from support.table_problems import mixed, numbers, quick
 
 SOURCE = Path(nsac.__file__).parent
@@ -29,14 +30,14 @@ def saved(tmp_path_factory, request):
 
 @pytest.fixture
 def copy(saved, tmp_path):
-    """A model that may be damaged, and its two files."""
+    """A copy of a model that a test may damage."""
     for name in (CONFIG, TENSORS):
         (tmp_path / name).write_bytes((saved / name).read_bytes())
     return tmp_path
 
 
 def signed(folder, facts, tensors):
-    """Write a model as if all were well with it; whoever forges a file can make a checksum too."""
+    """Write a model with a valid checksum, as a forger could."""
     for name in (CONFIG, TENSORS):
         (folder / name).unlink(missing_ok=True)
     write_model(folder, facts, tensors)
@@ -57,7 +58,7 @@ def test_a_model_replaces_a_model_and_nothing_else(tmp_path):
     assert read_model(tmp_path / "m")[0] == {"class": "b"}
     (tmp_path / "m" / "notes.txt").write_text("mine")
     for other in (tmp_path / "m", tmp_path / "m" / "notes.txt"):
-        with pytest.raises(ModelError, match="must be new, or hold nothing but a model"):
+        with pytest.raises(ModelError, match="must be absent, empty or a model folder"):
             write_model(other, {"class": "c"}, {})
     assert (tmp_path / "m" / "notes.txt").read_text() == "mine"
 
@@ -105,7 +106,7 @@ def test_changed_bytes_are_a_named_error(saved, tmp_path, name, data):
         load(tmp_path)
     except ModelError as err:
         assert "fit it anew" in str(err)
-    else:  # white space between the values of a JSON file says nothing
+    else:  # white space between the values of a JSON file has no meaning
         assert json.loads(content) == json.loads((saved / name).read_bytes())
 
 
@@ -171,13 +172,13 @@ def test_forged_tensors_are_a_named_error(saved, tmp_path, data):
     except ModelError as err:
         assert str(tmp_path) in str(err)
     else:
-        assert kind in ("nan", "large", "type")  # numbers nobody can tell from good ones
+        assert kind in ("nan", "large", "type")  # plausible numbers
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "null", "[" * 10_000, '{"format": NaN}', '{"format": "nsac-model"}', "\xff"]
 )
-def test_what_is_no_config_is_said(copy, text):
+def test_a_config_that_is_not_one_is_a_named_error(copy, text):
     (copy / CONFIG).write_text(text, encoding="latin-1")
     with pytest.raises(ModelError):
         load(copy)
@@ -196,18 +197,15 @@ def test_files_that_are_swapped_or_of_another_model_are_refused(copy, tmp_path_f
 
 def test_a_huge_header_is_not_read(copy):
     facts, _ = read_model(copy)
-    from nsac.estimators import files
-
-    weights = (LARGEST_HEADER + 1).to_bytes(8, "little") + b"{}"
-    facts = {"format": files.FORMAT, "version": files.VERSION, **facts}
-    (copy / CONFIG).write_text(json.dumps(facts | {"sha256": files._digest(facts, weights)}))
+    weights = (MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b"{}"
+    (copy / CONFIG).write_text(json.dumps(add_header(FORMAT, VERSION, facts, weights)))
     (copy / TENSORS).write_bytes(weights)
     with pytest.raises(ModelError, match="header"):
         load(copy)
 
 
 def test_a_file_that_claims_to_be_too_large_is_not_read(copy, monkeypatch):
-    monkeypatch.setattr("nsac.estimators.files.LARGEST_TENSORS", 100)
+    monkeypatch.setattr("nsac.estimators.files.MAX_TENSORS_BYTES", 100)
     with pytest.raises(ModelError, match="larger than 100 bytes"):
         load(copy)
 
@@ -221,7 +219,7 @@ def test_what_is_not_a_file_is_not_waited_for(copy):
         load(copy)
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path):
+def test_an_absent_folder_is_a_named_error(tmp_path):
     with pytest.raises(ModelError, match="There is no such folder"):
         load(tmp_path / "nowhere")
 
@@ -234,7 +232,7 @@ def test_only_known_classes_are_made(copy, name):
         load(copy)
 
 
-def test_another_version_is_refused_with_a_way_out(copy):
+def test_another_version_is_refused_with_a_remedy(copy):
     facts = json.loads((copy / CONFIG).read_text())
     (copy / CONFIG).write_text(json.dumps(facts | {"version": 99}))
     with pytest.raises(ModelError, match="version 99.*Load it with the library that wrote it"):

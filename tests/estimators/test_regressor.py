@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from nsac import METHODS, NSACRegressor, Prediction, load
-from nsac.estimators.base import valley
-from nsac.training import DivergedError
 from support.table_problems import QUICK, mixed, numbers, quick
 
 TABLES = [name for name, cls in METHODS.items() if "table" in cls.kinds]
@@ -32,7 +30,7 @@ def test_shapes_follow_the_target(outputs):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_method_for_tables_takes_numbers_categories_and_holes(name, tmp_path):
+def test_every_method_for_tables_takes_numbers_categories_and_missing_values(name, tmp_path):
     frame, y = mixed()
     regressor = quick(method=name).fit(frame, y)
     mean, std = regressor.predict(frame, return_std=True)
@@ -47,7 +45,7 @@ def test_every_method_for_tables_takes_numbers_categories_and_holes(name, tmp_pa
         assert np.array_equal(mine, theirs)
 
 
-def test_the_parts_of_a_prediction_agree():
+def test_all_ways_to_predict_agree():
     x, y = numbers()
     regressor = quick().fit(x, 1000 * y + 5)
     p = regressor.predict_distribution(x)
@@ -66,7 +64,7 @@ def test_the_unit_of_the_target_is_only_a_unit():
     np.testing.assert_allclose(scaled, -3 + 1024 * plain, rtol=1e-3, atol=1e-2)  # single precision in training
 
 
-def test_a_row_is_predicted_alike_in_any_company():
+def test_a_prediction_does_not_depend_on_the_other_rows():
     frame, y = mixed()
     regressor = quick().fit(frame, y)
     some = frame.iloc[[5, 3, 40]]
@@ -75,17 +73,17 @@ def test_a_row_is_predicted_alike_in_any_company():
 
 def test_a_value_that_was_never_missing_in_training_adds_epistemic_variance():
     x, y = numbers(200, features=2)
-    regressor = NSACRegressor(method="ridge", folds=8, random_state=0).fit(x, y)
-    holed = x.copy()
-    holed[::2, 0] = np.nan
-    before, after = (regressor.predict_distribution(each) for each in (x, holed))
+    regressor = NSACRegressor(method="ridge", members=8, random_state=0).fit(x, y)
+    incomplete = x.copy()
+    incomplete[::2, 0] = np.nan
+    before, after = (regressor.predict_distribution(each) for each in (x, incomplete))
     assert (after.epistemic[::2] > 10 * before.epistemic[::2]).all()
     assert torch.equal(after.mean_draws[:, 1::2], before.mean_draws[:, 1::2])
-    alone = regressor.predict_distribution(holed[:1])
+    alone = regressor.predict_distribution(incomplete[:1])
     torch.testing.assert_close(alone.mean_draws[:, 0], after.mean_draws[:, 0])
 
 
-def test_a_level_that_was_never_seen_is_stood_in_for_too():
+def test_a_category_that_was_never_seen_is_imputed_too():
     frame, y = mixed()
     frame["colour"] = frame["colour"].fillna("red")
     regressor = quick(method="ridge").fit(frame, y)
@@ -158,7 +156,7 @@ def test_bad_input_is_named(data, message):
     ("arguments", "message"),
     [
         ({"method": "persistence"}, "`method` must be one of .*'nsac'.* Got 'persistence'"),
-        ({"folds": 0}, "`folds` must be a whole number"),
+        ({"members": 0}, "`members` must be a whole number"),
         ({"training": {"speed": 1}}, "no field 'speed'"),
     ],
 )
@@ -167,13 +165,13 @@ def test_bad_arguments_are_named(arguments, message):
         quick(**arguments).fit(*numbers())
 
 
-def test_without_epistemic_variance_there_is_no_score_of_novelty():
+def test_without_epistemic_variance_there_is_no_ood_score():
     x, y = numbers()
-    with pytest.raises(ValueError, match="`method` must be one that knows what it does not know.*nsac"):
-        quick(method="ridge", folds=1).fit(x, y).ood_score(x)
+    with pytest.raises(ValueError, match="`method` must have epistemic variance.*nsac"):
+        quick(method="ridge", members=1).fit(x, y).ood_score(x)
 
 
-def test_far_rows_are_new():
+def test_far_rows_have_a_high_ood_score():
     x, y = numbers(200)
     regressor = quick().fit(x, y)
     assert regressor.ood_score(x + 8).min() > np.quantile(regressor.ood_score(x), 0.99)
@@ -186,23 +184,7 @@ def test_heavy_tails_do_not_stop_training():
     assert np.isfinite(regressor.predict(x)).all()
 
 
-def test_a_divergence_is_tried_again_with_a_lower_rate(monkeypatch):
-    import nsac.estimators.base as base
-
-    rates, fit = [], base.fit
-
-    def failing(member, train, validation, config, **more):
-        rates.append(config.learning_rate)
-        if len(rates) == 1:
-            raise DivergedError("too fast")
-        return fit(member, train, validation, config, **more)
-
-    monkeypatch.setattr(base, "fit", failing)
-    quick(folds=1).fit(*numbers())
-    assert rates[1] == pytest.approx(rates[0] / 10)
-
-
-def test_fitting_leaves_the_world_as_it_was():
+def test_fitting_does_not_touch_global_state():
     state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
     threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
     quick().fit(*numbers())
@@ -215,7 +197,7 @@ def test_the_same_state_gives_the_same_bits_in_another_process():
     script = (
         "import sys, numpy as np\nfrom nsac import NSACRegressor\n"
         "table = np.frombuffer(bytes.fromhex(sys.stdin.read())).reshape(-1, 4)\n"
-        f"r = NSACRegressor(random_state=0, folds=2, training={QUICK}).fit(table[:, :3], table[:, 3])\n"
+        f"r = NSACRegressor(random_state=0, members=2, training={QUICK}).fit(table[:, :3], table[:, 3])\n"
         "print(np.array(r.predict(table[:, :3], return_std=True)).tobytes().hex())"
     )
     table = np.column_stack([x, y])
@@ -228,16 +210,16 @@ def test_the_same_state_gives_the_same_bits_in_another_process():
     assert not np.array_equal(other, here[0])
 
 
-def test_intervals_cover_as_often_as_asked():
+def test_intervals_have_their_nominal_coverage():
     random = np.random.default_rng(0)
     x = random.uniform(-2, 2, (3000, 1))
     y = np.sin(2 * x[:, 0]) + (0.1 + 0.3 / (1 + np.exp(-2 * x[:, 0]))) * random.normal(size=3000)
-    regressor = NSACRegressor(method="gbm", random_state=0, folds=1).fit(x[:1000], y[:1000])
+    regressor = NSACRegressor(method="gbm", random_state=0, members=1).fit(x[:1000], y[:1000])
     lower, upper = regressor.predict_interval(x[1000:], 0.8).T
     assert np.mean((lower <= y[1000:]) & (y[1000:] <= upper)) == pytest.approx(0.8, abs=0.1)  # 100 rows of calibration
 
 
-def test_few_rows_of_calibration_warn_only_where_an_interval_is_asked_for():
+def test_few_rows_of_calibration_warn_only_for_an_interval():
     x, y = numbers(12)
     regressor = quick(method="ridge").fit(x, y)
     with pytest.warns(UserWarning, match="rows of calibration are too few"):
@@ -247,19 +229,7 @@ def test_few_rows_of_calibration_warn_only_where_an_interval_is_asked_for():
         regressor.predict(x)
 
 
-@pytest.mark.parametrize("scores", [[3, 2, 1, 0], [0, 1, 2, 3], [3, 1, 2, 4], [3, 2, 1, 4], [1], [2, 1], [1, 2]])
-def test_the_bottom_of_a_valley_is_found_and_no_place_looked_at_twice(scores):
-    seen = []
-
-    def score(i):
-        seen.append(i)
-        return scores[i]
-
-    assert valley(score, len(scores)) == scores.index(min(scores))
-    assert len(seen) == len(set(seen)) and len(seen) <= max(1, len(scores) - 1) or len(scores) == 2
-
-
-def test_decays_are_tried_unless_one_is_given():
+def test_weight_decays_are_searched_unless_one_is_given():
     x, y = numbers()
     free = {name: value for name, value in QUICK.items() if name != "weight_decay"}
     assert quick(training=free).fit(x, y).chosen_.keys() == {"weight_decay"}
@@ -270,6 +240,79 @@ def test_decays_are_tried_unless_one_is_given():
 def test_a_model_knows_the_names_of_its_targets(tmp_path):
     frame, y = mixed(60)
     for target, names in ((pd.Series(y, name="price"), ["price"]), (np.asarray(y), [])):
-        model = quick(folds=1).fit(frame, target)
+        model = quick(members=1).fit(frame, target)
         model.save(tmp_path / "model")
         assert load(tmp_path / "model").data_["targets"] == names
+
+
+def test_a_frame_has_all_of_a_prediction():
+    frame, y = mixed()
+    frame.index = frame.index + 100
+    regressor = quick(method="ridge").fit(frame, y)
+    table = regressor.predict_frame(frame, coverage=[0.5, 0.8], quantiles=[0.1])
+    names = ["mean", "std", "aleatoric", "epistemic", "lower_50", "upper_50", "lower_80", "upper_80", "quantile_10"]
+    assert list(table.columns) == names and table.index.equals(frame.index)
+    mean, std = regressor.predict(frame, return_std=True)
+    np.testing.assert_array_equal(table[["mean", "std"]], np.stack([mean, std], 1))
+    np.testing.assert_array_equal(table[["lower_80", "upper_80"]], regressor.predict_interval(frame, 0.8))
+    np.testing.assert_array_equal(table["quantile_10"], regressor.predict_quantiles(frame, 0.1)[:, 0])
+
+
+@pytest.mark.parametrize(("names", "expected"), [(["p", "q"], ["mean_p", "mean_q"]), (None, ["mean_0", "mean_1"])])
+def test_a_frame_of_several_targets_has_their_names(names, expected):
+    x, y = numbers(outputs=2)
+    target = y if names is None else pd.DataFrame(y, columns=names)
+    table = quick(method="ridge").fit(x, target).predict_frame(x, 0.5)
+    assert [name for name in table.columns if name.startswith("mean")] == expected
+
+
+def test_every_row_is_predicted_once(monkeypatch):
+    x, y = numbers()
+    regressor = quick(method="ridge").fit(x, y)
+    rows, draws = [], NSACRegressor._draws
+
+    def counted(self, data):
+        rows.append(len(data))
+        return draws(self, data)
+
+    monkeypatch.setattr(NSACRegressor, "_draws", counted)
+    regressor.predict_frame(x, [0.5, 0.8], [0.1, 0.9])
+    assert sum(rows) == len(x)
+
+
+def test_loading_predicts_nothing(monkeypatch, tmp_path):
+    quick(method="ridge").fit(*numbers()).save(tmp_path / "m")
+    monkeypatch.setattr(NSACRegressor, "_draws", None)
+    load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("outputs", [0, 2])
+def test_several_coverages_are_an_axis_of_the_intervals(outputs):
+    x, y = numbers(outputs=outputs)
+    regressor = quick(method="ridge").fit(x, y)
+    ends = regressor.predict_interval(x, [0.5, 0.8])
+    assert ends.shape == (60, 2, 2, *((outputs,) if outputs else ()))
+    np.testing.assert_array_equal(ends[:, 1], regressor.predict_interval(x, 0.8))
+
+
+@pytest.mark.parametrize("outputs", [0, 2])
+def test_the_conformal_interval_of_a_distribution_is_that_of_its_rows(outputs):
+    x, y = numbers(outputs=outputs)
+    regressor = quick(method="ridge").fit(x, y)
+    lower, upper = regressor.conformal_interval(regressor.predict_distribution(x), 0.8)
+    np.testing.assert_allclose(np.stack([lower, upper], 1), regressor.predict_interval(x, 0.8), rtol=1e-12)
+
+
+def test_the_number_of_draws_is_an_argument():
+    x, y = numbers()
+    regressor = quick(num_samples=7).fit(x, y)
+    assert len(regressor.predict_distribution(x).mean_draws) == 2 * 7
+
+
+def test_folds_is_a_deprecated_name_of_members(tmp_path):
+    x, y = numbers()
+    with pytest.warns(FutureWarning, match="`folds` was renamed `members`"):
+        regressor = quick(method="ridge", folds=3).fit(x, y)
+    assert len(regressor.members_) == 3
+    regressor.save(tmp_path / "m")
+    assert load(tmp_path / "m").members == 3

@@ -26,7 +26,7 @@ def test_an_old_model_predicts_what_it_did(name):
 
 def make(folder: Path) -> None:
     frame, _ = mixed(12, seed=5)
-    model = quick(folds=1).fit(*mixed())
+    model = quick(members=1).fit(*mixed())
     model.save(folder / "model")
     then = {"mean": model.predict(frame).tolist(), "interval": model.predict_interval(frame, 0.5).tolist()}
     (folder / "predicted.json").write_text(json.dumps(then) + "\n")

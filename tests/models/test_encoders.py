@@ -48,7 +48,7 @@ def test_a_missing_feature_leaves_its_token_out_of_attention(generator):
 
 
 def test_categories_are_tokens_and_zero_means_missing():
-    encoder = TableEncoder(1, levels=(3, 2), tokens="features")
+    encoder = TableEncoder(1, categories=(3, 2), tokens="features")
     c = torch.tensor([[1, 2], [0, 1], [3, 0]])
     encoded = encoder({"x": torch.zeros(3, 1), "c": c})
     assert encoded.tokens.shape == (3, 3, 32)
@@ -93,7 +93,7 @@ def test_several_targets_ask_each_for_themselves(generator):
 
 
 def test_a_calendar_is_one_more_token(generator):
-    encoder = WindowEncoder(8, 3, calendar=2)
+    encoder = WindowEncoder(8, 3, calendar_dim=2)
     batch = {"x": torch.randn(2, 8, 3, generator=generator), "calendar": torch.randn(2, 2, generator=generator)}
     assert encoder(batch).tokens.shape == (2, 4, 64)
 
@@ -111,7 +111,7 @@ def test_series_are_seen_from_their_first_observation(generator):
 
 
 def test_frames_become_places(generator):
-    encoder = FrameEncoder(channels=3, frames=2)
+    encoder = FrameEncoder(input_dim=3, frames=2)
     assert encoder({"x": torch.randn(5, 2, 3, 48, 48, generator=generator)}).tokens.shape == (5, 32, 64)
 
 
@@ -129,7 +129,7 @@ def test_a_stack_has_the_maps_and_tokens_it_should_have(stack, size, channels, l
         encoder({"x": x[..., 1:]})
     with pytest.raises(ValueError, match="`size` must be given"):
         FrameEncoder(channels, 2, stack)
-    with pytest.raises(ValueError, match="nothing is left"):
+    with pytest.raises(ValueError, match="smaller than a patch"):
         FrameEncoder(channels, 2, stack, (20, 20))
 
 

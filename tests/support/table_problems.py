@@ -9,7 +9,7 @@ QUICK = {"max_steps": 5, "batch_size": 16, "weight_decay": 1.0}
 
 
 def quick(**more) -> NSACRegressor:
-    return NSACRegressor(**{"random_state": 0, "folds": 2, "training": QUICK} | more)
+    return NSACRegressor(**{"random_state": 0, "members": 2, "training": QUICK} | more)
 
 
 def numbers(n: int = 60, features: int = 3, outputs: int = 0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from nsac.training import CheckpointError, TrainConfig, checkpoint, train
+from nsac.training import CheckpointError, TrainConfig, train
 from nsac.training.checkpoint import Snapshot, latest_checkpoint, read_checkpoint, write_checkpoint
 from support.training_problems import Line, Table, bits, same
 
@@ -87,7 +87,7 @@ def test_a_write_that_fails_leaves_the_checkpoints_before_it(folder, monkeypatch
     def full(handle):
         raise OSError("no space left")
 
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
         run(folder)
     assert before == {p.name: p.read_bytes() for p in folder.glob("*.safetensors")}

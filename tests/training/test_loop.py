@@ -209,7 +209,7 @@ def test_an_interrupted_run_says_how_to_resume_and_ends_with_the_same_bits(where
             raise KeyboardInterrupt
 
     undisturbed, expected = run()
-    with pytest.raises(Interrupted, match="of 40. To go on, call `train` again") as caught:
+    with pytest.raises(Interrupted, match="of 40. To resume, call `train` again") as caught:
         run(Interrupts(), checkpoint=tmp_path, report=report)
     assert isinstance(caught.value, KeyboardInterrupt) and str(tmp_path) in str(caught.value)
     steps = []
@@ -259,7 +259,7 @@ def test_an_interrupted_run_without_checkpoint_says_so():
     def report(progress):
         raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted, match="Nothing was saved; pass `checkpoint=`"):
+    with pytest.raises(Interrupted, match="There is no checkpoint; pass `checkpoint=`"):
         run(report=report)
 
 

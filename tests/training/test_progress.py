@@ -16,7 +16,7 @@ def test_a_terminal_shows_loss_validation_rate_and_time_left():
     with ProgressBar(Console(file=out, force_terminal=True, width=120)) as report:
         for progress in steps(3):
             report(progress)
-    for word in ("training", "3/3", "loss 2.250", "validation 0.125", "rate 3.0e-03", "0:00:0"):
+    for word in ("training", "3/3", "loss 2.250", "validation 0.125", "lr 3.0e-03", "0:00:0"):
         assert word in out.getvalue()
 
 

@@ -3,11 +3,11 @@ import math
 import pytest
 import torch
 
-from nsac.training.schedule import Order, derive_seed, rate_share
+from nsac.training.schedule import Order, derive_seed, learning_rate_factor
 
 
 def test_cosine_rises_in_a_line_and_falls_to_nothing():
-    shares = [rate_share(step, 1000, 0.1, "cosine") for step in range(1000)]
+    shares = [learning_rate_factor(step, 1000, 0.1, "cosine") for step in range(1000)]
     assert shares[0] == pytest.approx(1 / 101) and shares[100] == 1 == max(shares)
     assert shares[:101] == sorted(shares[:101]) and shares[100:] == sorted(shares[100:], reverse=True)
     assert shares[550] == pytest.approx(0.5, abs=1e-3) and 0 < shares[-1] < 1e-5
@@ -15,7 +15,7 @@ def test_cosine_rises_in_a_line_and_falls_to_nothing():
 
 
 def test_no_warm_up_begins_at_the_peak():
-    assert rate_share(0, 10, 0.0, "cosine") == 1 and rate_share(0, 1, 0.0, "cosine") == 1
+    assert learning_rate_factor(0, 10, 0.0, "cosine") == 1 and learning_rate_factor(0, 1, 0.0, "cosine") == 1
 
 
 @pytest.mark.parametrize("steps, warmup", [(100, 0.1), (37, 0.3), (3, 0.1)])
@@ -23,7 +23,7 @@ def test_one_cycle_is_torchs(steps, warmup):
     optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     oracle = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1.0, steps, pct_start=warmup, cycle_momentum=False)
     for step in range(steps):
-        assert rate_share(step, steps, warmup, "one-cycle") == pytest.approx(oracle.get_last_lr()[0])
+        assert learning_rate_factor(step, steps, warmup, "one-cycle") == pytest.approx(oracle.get_last_lr()[0])
         optimiser.step()
         if step < steps - 1:
             oracle.step()
@@ -33,7 +33,7 @@ def test_one_cycle_is_torchs(steps, warmup):
 @pytest.mark.parametrize("schedule", ["cosine", "one-cycle"])
 @pytest.mark.parametrize("warmup", [0.0, 0.5, 0.99])
 def test_short_runs_have_a_rate(steps, schedule, warmup):
-    assert all(0 < rate_share(s, steps, warmup, schedule) <= 1 and math.isfinite(s) for s in range(steps))
+    assert all(0 < learning_rate_factor(s, steps, warmup, schedule) <= 1 and math.isfinite(s) for s in range(steps))
 
 
 def test_the_order_of_rows_follows_from_seed_and_epoch(seed):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from nsac.uncertainty import AdaptiveConformal, Prediction, SplitConformal
+from nsac.uncertainty import Prediction, SplitConformal, conformal_margin
 from support import ALPHA
 
 
@@ -25,7 +25,38 @@ def rebuilt(fitted):
     return type(fitted).from_dict(json.loads(json.dumps(fitted.to_dict(), allow_nan=False)))
 
 
-# Split
+def test_the_margin_is_the_score_of_its_rank():
+    scores = torch.tensor([[0.3, 3.0], [0.1, torch.nan], [0.2, 1.0]])
+    torch.testing.assert_close(conformal_margin(scores, 0.5), torch.tensor([0.2, 3.0]))  # ranks 2 of 3 and 2 of 2
+
+
+def test_too_few_scores_have_an_infinite_margin():
+    scores = torch.tensor([[0.3, torch.nan], [0.1, torch.nan]])
+    assert conformal_margin(scores, 0.9).isinf().all()
+    assert conformal_margin(scores[:0], 0.9).isinf().all()
+
+
+def test_a_rank_below_one_has_a_margin_of_zero():
+    assert conformal_margin(torch.tensor([[0.3], [0.1]]), torch.tensor([-0.5])).tolist() == [0.0]
+
+
+def test_a_margin_has_the_shape_of_its_coverages(generator):
+    scores = torch.rand(50, 2, 3, generator=generator)
+    coverages = torch.tensor([0.5, 0.9]).reshape(2, 1, 1).expand(2, 2, 3)
+    margin = conformal_margin(scores, coverages)
+    torch.testing.assert_close(margin[1], conformal_margin(scores, 0.9), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_rank_does_not_depend_on_the_default_precision(dtype):
+    """In single precision 25 * 0.6 is a little more than 15."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        margin = conformal_margin(torch.arange(1, 25, dtype=torch.float64), 0.6)
+    finally:
+        torch.set_default_dtype(before)
+    assert margin == 15
 
 
 def test_the_margin_of_a_toy_by_hand():
@@ -75,7 +106,7 @@ def test_one_column_is_its_own_joint_band(generator):
     torch.testing.assert_close(fitted.interval(p), fitted.joint_interval(p))
 
 
-def test_too_few_rows_are_told_how_many_are_needed(generator):
+def test_the_error_of_too_few_rows_names_how_many_are_needed(generator):
     p, y = problem(50, generator)
     with pytest.raises(ValueError, match="`coverage`.*n = 8 .*Got 0.9 instead, which needs 9 rows"):
         SplitConformal.fit(p[:8], y[:8]).interval(p, 0.9)
@@ -84,133 +115,23 @@ def test_too_few_rows_are_told_how_many_are_needed(generator):
         SplitConformal.fit(p, y).joint_interval(p, 0.99)
 
 
-# Adaptive
-
-
-CALM = 500
-"""Rows before a stream drifts."""
-
-
-def stream(n, generator):
-    """The prediction's deviation stays 1; that of the data is 1 for `CALM` rows and then grows to 3."""
-    drift = torch.cat([torch.ones(CALM), torch.linspace(1, 3, n)])
-    y = drift * torch.randn(len(drift), generator=generator)
-    return Prediction.gaussian(torch.zeros_like(y), torch.ones_like(y)), y
-
-
-@pytest.mark.parametrize("steps, within", [(2000, 0.02), pytest.param(10_000, 0.01, marks=pytest.mark.slow)])
-def test_adaptive_intervals_keep_their_coverage_on_a_drifting_stream(steps, within, generator):
-    p, y = stream(steps, generator)
-    split = SplitConformal.fit(p[:CALM], y[:CALM])
-    adaptive = AdaptiveConformal.fit(p[:CALM], y[:CALM])
-    hits = []
-    for t in range(CALM, len(y)):
-        now = slice(t, t + 1)
-        hits.append(inside(adaptive.interval(p[now]), y[now]))
-        adaptive.update(p[now], y[now])
-    assert inside(split.interval(p[CALM:], 0.9), y[CALM:]).double().mean() < 0.8
-    assert torch.cat(hits).double().mean().item() == pytest.approx(0.9, abs=within)
-
-
-@pytest.mark.parametrize("coverage", [0.5, 0.9])
-def test_misses_stay_within_the_bound_against_an_adversary(coverage):
-    """Whatever comes: here, each value is put just outside the interval, if that is possible."""
-    one = Prediction.gaussian(torch.zeros(1), torch.ones(1))
-    adaptive = AdaptiveConformal.fit(one, torch.ones(1), coverage=coverage, gamma=0.05, window=20)
-    misses, steps = 0, 1000
-    for _ in range(steps):
-        _, upper = adaptive.interval(one)
-        y = torch.where(upper.isinf(), torch.zeros(1), 1 + upper.clamp(max=1e3))
-        misses += int((y > upper).item())
-        adaptive.update(one, y)
-    bound = (max(coverage, 1 - coverage) + 0.05) / (0.05 * steps)
-    assert abs(misses / steps - (1 - coverage)) <= bound
-
-
-def test_what_comes_late_is_held_against_what_was_said(generator):
-    """Horizon 24: the interval for t is checked when 24 later ones have been issued."""
-    late = 24
-    p, y = stream(3000, generator)
-    adaptive = AdaptiveConformal.fit(p[:CALM], y[:CALM])
-    issued, hits = {}, []
-    for t in range(CALM, len(y)):
-        issued[t] = adaptive.interval(p[t : t + 1])
-        if (then := t - late) in issued:
-            told = issued.pop(then)
-            adaptive.update(p[then : then + 1], y[then : then + 1], interval=told)
-            hits.append(inside(told, y[then : then + 1]))
-    assert torch.cat(hits).double().mean().item() == pytest.approx(0.9, abs=0.02)
-
-
-def test_an_update_is_one_step_of_the_recursion():
-    p = Prediction.gaussian(torch.zeros(20, 2), torch.ones(20, 2))
-    adaptive = AdaptiveConformal.fit(p, torch.arange(40.0).reshape(20, 2), gamma=0.01, window=20)
-    adaptive.update(p[:1], torch.tensor([[0.0, 100.0]]))  # a hit, a miss
-    torch.testing.assert_close(adaptive.alpha, torch.tensor([0.1 + 0.01 * 0.1, 0.1 - 0.01 * 0.9]))
-    assert adaptive.scores.shape == (20, 2) and adaptive.scores[-1].tolist() == [0, 100]
-    assert adaptive.scores[0].tolist() == [2, 3]  # the oldest row is forgotten
-
-
-def test_rows_at_once_are_rows_one_by_one(generator):
-    p, y = problem(80, generator, (2,))
-    both = [AdaptiveConformal.fit(p[:40], y[:40], window=30) for _ in range(2)]
-    both[0].update(p[40:], y[40:])
-    for t in range(40, 80):
-        both[1].update(p[t : t + 1], y[t : t + 1])
-    torch.testing.assert_close(both[0].interval(p), both[1].interval(p), rtol=0, atol=0)
-
-
-def test_nothing_left_to_miss_means_an_infinite_interval():
-    p = Prediction.gaussian(torch.zeros(5), torch.ones(5))
-    adaptive = AdaptiveConformal.fit(p, torch.arange(5.0))  # 0.9 needs nine scores
-    assert adaptive.interval(p)[1].isinf().all()
-    adaptive.alpha = torch.tensor(1.5)
-    torch.testing.assert_close(adaptive.interval(p)[1], p.mean)
-
-
-# Both
-
-
 @pytest.mark.parametrize("columns", [(), (2,), (3, 2)])
-@pytest.mark.parametrize("kind", [SplitConformal, AdaptiveConformal])
-def test_a_conformal_state_survives_a_text_file(kind, columns, generator):
+def test_the_split_state_survives_a_text_file(columns, generator):
     p, y = problem(60, generator, columns)
-    fitted = kind.fit(p, y)
+    fitted = SplitConformal.fit(p, y)
     again = rebuilt(fitted)
-    if kind is AdaptiveConformal:
-        for one in (fitted, again):
-            one.update(p, y)
     torch.testing.assert_close(again.interval(p), fitted.interval(p), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("kind", [SplitConformal, AdaptiveConformal])
-def test_what_cannot_be_conformed_is_named(kind, generator):
+def test_split_inputs_that_do_not_fit_are_named(generator):
     p, y = problem(60, generator, (2,))
     with pytest.raises(ValueError, match="`y` must have shape"):
-        kind.fit(p, y[:, :1])
+        SplitConformal.fit(p, y[:, :1])
     with pytest.raises(ValueError, match="`y` must be finite"):
-        kind.fit(p, y * float("nan"))
+        SplitConformal.fit(p, y * float("nan"))
     with pytest.raises(ValueError, match="at least one entry"):
-        kind.fit(p[:0], y[:0])
+        SplitConformal.fit(p[:0], y[:0])
     with pytest.raises(ValueError, match="standard deviation"):
-        kind.fit(Prediction(p.mean_draws, p.log_std_draws - float("inf")), y)
+        SplitConformal.fit(Prediction(p.mean_draws, p.log_std_draws - float("inf")), y)
     with pytest.raises(ValueError, match="`prediction` must have shape .rows, ..2,."):
-        kind.fit(p, y).interval(p[:, 0])
-
-
-@pytest.mark.parametrize("setting", [{"coverage": 1.0}, {"gamma": 0.0}, {"window": 0}])
-def test_adaptive_settings_are_checked(setting, generator):
-    p, y = problem(60, generator)
-    with pytest.raises(ValueError, match=f"`{next(iter(setting))}`"):
-        AdaptiveConformal.fit(p, y, **setting)
-
-
-def test_an_update_is_checked(generator):
-    p, y = problem(60, generator)
-    adaptive = AdaptiveConformal.fit(p, y)
-    with pytest.raises(ValueError, match="`y` must be finite"):
-        adaptive.update(p[:1], torch.tensor([float("nan")]))
-    with pytest.raises(ValueError, match="`interval` must have shape .1,."):
-        adaptive.update(p[:1], y[:1], interval=adaptive.interval(p[:2]))
-    with pytest.raises(ValueError, match="`interval` must be numbers"):
-        adaptive.update(p[:1], y[:1], interval=(y[:1] * float("nan"), y[:1]))
+        SplitConformal.fit(p, y).interval(p[:, 0])

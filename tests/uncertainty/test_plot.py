@@ -34,9 +34,9 @@ def test_the_pit_histogram_is_a_density(axes):
 
 
 @pytest.mark.parametrize("shape", [(30, 4), (30, 4, 2)])
-def test_coverage_is_shown_for_each_horizon(axes, shape):
+def test_coverage_is_shown_for_each_lead_time(axes, shape):
     p, y = problem(shape)
-    plot.coverage_by_horizon(p, y, axes, levels=(0.8,))
+    plot.coverage_by_horizon(p, y, axes, coverage=(0.8,))
     expected = [coverage(p[:, h], y[:, h], 0.8) for h in range(4)]
     np.testing.assert_allclose(line(axes, "80 %"), expected)
 

@@ -174,3 +174,9 @@ def test_a_frame_holds_the_numbers_of_the_prediction():
     torch.testing.assert_close(torch.tensor(frame["lower_97.5_y"]), p.interval(0.975)[0][:, 1])
     with pytest.raises(ValueError, match="`names` must have one name per output"):
         p.to_frame(names=["x"])
+
+
+def test_an_affine_map_scales_and_shifts_the_distribution():
+    p, y = Prediction(*draws()), torch.zeros(3, 2)
+    q = p.affine(torch.tensor([2.0, 0.5]), torch.tensor([1.0, -3.0]))
+    torch.testing.assert_close(q.cdf(torch.tensor([2.0, 0.5]) * y + torch.tensor([1.0, -3.0])), p.cdf(y))

@@ -77,7 +77,7 @@ def test_crps_is_the_integral_of_the_squared_distance_of_the_cdf_to_the_step():
 def test_crps_in_pieces_is_crps(monkeypatch):
     p, y = problem()
     whole = crps(p, y, reduce=False)
-    monkeypatch.setattr("nsac.uncertainty.scores.CRPS_PAIRS", 7 * 36)  # 80 entries, seven at a time
+    monkeypatch.setattr("nsac.uncertainty.scores.CRPS_CHUNK_PAIRS", 7 * 36)  # 80 entries, seven at a time
     torch.testing.assert_close(crps(p, y, reduce=False), whole, rtol=0, atol=0)
 
 

@@ -20,12 +20,13 @@ class Potentials(NamedTuple):
 class Backbone(nn.Module):
     r"""`u = [q; k] -> inter -> command -> motor` along a wiring, with tanh cells. Neurons are the first axis.
 
-    The first layer is linear in u, so $W u = W_q q + W_k k$: the caller multiplies by the `halves` apart, once per
-    query and once per key, and they are added per pair. Recurrent command synapses act `unfolds` times:
+    The first layer is linear in u, so $W u = W_q q + W_k k$: the caller multiplies by the two `halves` separately,
+    once per query and once per key, and adds the products per pair. Recurrent command synapses act `unfolds` times:
     $c_0 = \tanh(W_{ic} i + b)$, $c_{s+1} = \tanh(W_{ic} i + W_{cc} c_s + b)$.
 
     A cell is computed as $\sigma(2z) = (1 + \tanh z)/2$, because the logistic function is vectorised and takes a sixth
-    of the time. The factor 2 of z, and the way back to tanh, are put into the small matrices before and after it.
+    of the time. The factor 2 of z and the conversion back to tanh are part of the small matrices
+    before and after it.
 
     Args:
         wiring: the connectome; its inputs are the two halves of u.
@@ -47,7 +48,7 @@ class Backbone(nn.Module):
         return w_q, w_k, 2 * self.sensory.bias[:, None]
 
     def forward(self, from_query: Tensor, from_key: Tensor) -> Potentials:
-        """Potentials of each pair, given what the `halves` make of query (with bias) and key, (inter, ...)."""
+        """Potentials of each pair, from the products of `halves` with query (plus bias) and with key, (inter, ...)."""
         inter = torch.sigmoid(from_query + from_key)
         drive = _through(self.inter, inter, gain=2)
         command = torch.sigmoid(drive)

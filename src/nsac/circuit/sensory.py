@@ -1,4 +1,4 @@
-"""Sensory neurons: from input features, and from when they were seen, to the model's neurons."""
+"""Sensory layers: from input features and their times to neurons."""
 
 import numpy as np
 import torch
@@ -13,53 +13,54 @@ class Sensory(nn.Module):
     """Sparse affine map of features and time features. No recurrence, no loop over time.
 
     Args:
-        inputs: number of features.
-        time_inputs: number of time features, 0 for none.
+        input_dim: number of features.
+        time_dim: number of time features, 0 for none.
         neurons: number of sensory neurons.
-        sparsity: share of synapses left out.
-        rng: draws the wiring.
+        sparsity: fraction of absent synapses.
+        wiring_generator: draws the wiring.
         generator: draws the weights.
-        like: another organ with as many time features and neurons, whose time synapses this one starts with.
+        like: a sensory layer of equal `time_dim` and `neurons`, whose time synapses are copied.
     """
 
     def __init__(
         self,
-        inputs: int,
-        time_inputs: int,
+        input_dim: int,
+        time_dim: int,
         neurons: int,
         sparsity: float,
-        rng: np.random.Generator,
+        wiring_generator: np.random.Generator,
         generator: torch.Generator,
         like: "Sensory | None" = None,
     ):
         super().__init__()
-        self.inputs = inputs
-        wiring = [sensory_wiring(inputs, neurons, sparsity, rng)]
+        self.input_dim = input_dim
+        wiring = [sensory_wiring(input_dim, neurons, sparsity, wiring_generator)]
         if like is not None:
-            wiring.append(like.synapses.adjacency()[like.inputs :])
-        elif time_inputs:
-            wiring.append(sensory_wiring(time_inputs, neurons, sparsity, rng))
+            wiring.append(like.synapses.adjacency()[like.input_dim :])
+        elif time_dim:
+            wiring.append(sensory_wiring(time_dim, neurons, sparsity, wiring_generator))
         self.synapses = Synapses(np.concatenate(wiring), generator)
         if like is not None:
             with torch.no_grad():
-                theirs = like.synapses.weight[like.synapses.index >= like.inputs * neurons]
-                self.synapses.weight[self.synapses.index >= inputs * neurons] = theirs
+                time_weight = like.synapses.weight[like.synapses.index >= like.input_dim * neurons]
+                self.synapses.weight[self.synapses.index >= input_dim * neurons] = time_weight
 
 
-def sense(x: Tensor | None, time: Tensor | None, *organs: Sensory) -> tuple[Tensor, ...]:
-    """Potentials of organs that see the same input, in one matrix product.
+def sense(x: Tensor | None, time: Tensor | None, *layers: Sensory) -> tuple[Tensor, ...]:
+    """Potentials of sensory layers that share an input, in one matrix product.
 
     Args:
         x: features, (B, T, F), or None for a query that is only a time.
         time: time features, (B, T, G), or None for tokens without a time.
-        *organs: the sensory neurons.
+        *layers: the sensory layers.
 
     Returns:
-        (B, T, neurons) for each organ.
+        (B, T, neurons) for each layer.
     """
-    parts = [part for part in (x, time) if part is not None]
-    inputs = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
-    seen = slice(0 if x is not None else organs[0].inputs, None if time is not None else organs[0].inputs)
-    weight = torch.cat([organ.synapses.matrix()[seen].mT for organ in organs])
-    bias = torch.cat([organ.synapses.bias for organ in organs])
-    return linear(inputs, weight, bias).chunk(len(organs), -1)
+    given = [features for features in (x, time) if features is not None]
+    inputs = given[0] if len(given) == 1 else torch.cat(given, -1)
+    input_dim = layers[0].input_dim
+    used = slice(0 if x is not None else input_dim, None if time is not None else input_dim)
+    weight = torch.cat([layer.synapses.matrix()[used].mT for layer in layers])
+    bias = torch.cat([layer.synapses.bias for layer in layers])
+    return linear(inputs, weight, bias).chunk(len(layers), -1)

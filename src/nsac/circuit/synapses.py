@@ -1,5 +1,7 @@
 """Sparse weights with one parameter per synapse."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -8,7 +10,7 @@ from torch import Tensor, nn
 class Synapses(nn.Module):
     """Weights W, (from, to), zero outside the adjacency, and bias; only existing synapses are parameters.
 
-    Weights start as N(0, 1 / fan-in), with each neuron's true fan-in, so that the signal keeps its scale.
+    Initial weights are N(0, 1 / fan-in), with each neuron's own fan-in, so that the signal keeps its scale.
     """
 
     index: Tensor
@@ -25,8 +27,8 @@ class Synapses(nn.Module):
         if bias:
             self.bias = nn.Parameter(0.1 * torch.randn(adjacency.shape[1], generator=generator))
 
-    def _load_from_state_dict(self, state_dict, prefix, *args):
-        """A file brings its own wiring: another seed may have another number of synapses."""
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Take the wiring from the file: with another seed the number of synapses may differ."""
         index = state_dict.get(f"{prefix}index")
         if index is not None and index.shape != self.index.shape:
             self.index = torch.empty_like(index, device=self.index.device)

@@ -1,4 +1,4 @@
-"""The connectome as frozen data: which neuron reaches which, layer by layer."""
+"""The connectome as immutable data: adjacency matrices, layer by layer."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,14 @@ import numpy as np
 from ncps.wirings import AutoNCP
 
 SPARSITY_RANGE = (0.1, 0.9)
-"""What `AutoNCP` can wire: below, it refuses; above, every neuron is down to one synapse."""
+"""Sparsities that `AutoNCP` supports; above the maximum every neuron has a single synapse."""
 
 
 @dataclass(frozen=True)
 class Wiring:
     """Adjacency of a neuronal circuit policy: inputs -> inter -> command (-> command) -> motor.
 
-    Each array is boolean, (from, to), and cannot be written to.
+    Each array is boolean, (from, to), and read-only.
     """
 
     sensory: np.ndarray
@@ -27,14 +27,14 @@ class Wiring:
 
     @property
     def synapses(self) -> int:
-        """How many connections there are."""
+        """Number of connections."""
         return sum(int(a.sum()) for a in (self.sensory, self.inter, self.recurrent, self.motor))
 
 
-def ncp_wiring(inputs: int, motors: int, units: int = 32, sparsity: float = 0.5, seed: int = 0) -> Wiring:
+def ncp_wiring(input_dim: int, motors: int, units: int = 32, sparsity: float = 0.5, seed: int = 0) -> Wiring:
     """C. elegans-style wiring of `units` neurons, `motors` of them motor neurons; the same for the same seed.
 
-    Every neuron has at least one synapse in and one out, so every neuron matters.
+    Every neuron has at least one incoming and one outgoing synapse.
     """
     low, high = SPARSITY_RANGE
     if not low <= sparsity <= high:
@@ -44,28 +44,30 @@ def ncp_wiring(inputs: int, motors: int, units: int = 32, sparsity: float = 0.5,
         )
     if units < motors + 3:
         raise ValueError(
-            f"`circuit_units` must be at least {motors + 3} ({motors} motor neurons and the other kinds). "
+            f"`circuit_units` must be at least {motors + 3} ({motors} motor and 3 other neurons). "
             f"Got {units} instead. 32 is a good start."
         )
     ncp = AutoNCP(units, motors, sparsity_level=sparsity, seed=seed)
-    ncp.build(inputs)
-    inter, command, motor = (ncp.get_neurons_of_layer(layer) for layer in range(3))
+    ncp.build(input_dim)
+    inter = ncp.get_neurons_of_layer(0)
+    command = ncp.get_neurons_of_layer(1)
+    motor = ncp.get_neurons_of_layer(2)
     between = ncp.adjacency_matrix != 0
-    parts = (
+    adjacencies = (
         np.asarray(ncp.sensory_adjacency_matrix)[:, inter] != 0,
         between[np.ix_(inter, command)],
         between[np.ix_(command, command)],
         between[np.ix_(command, motor)],
     )
-    for part in parts:
-        part.setflags(write=False)
-    return Wiring(*parts)
+    for adjacency in adjacencies:
+        adjacency.setflags(write=False)
+    return Wiring(*adjacencies)
 
 
-def sensory_wiring(inputs: int, neurons: int, sparsity: float, rng: np.random.Generator) -> np.ndarray:
-    """Random (inputs, neurons) adjacency: a share 1 - sparsity of the synapses, no neuron and no input without one."""
-    fan_in = max(1, round((1 - sparsity) * inputs))
-    adjacency = rng.random((inputs, neurons)).argsort(0) < fan_in
+def sensory_wiring(input_dim: int, neurons: int, sparsity: float, generator: np.random.Generator) -> np.ndarray:
+    """Random (inputs, neurons) adjacency: a fraction 1 - sparsity of synapses, at least one per neuron and input."""
+    fan_in = max(1, round((1 - sparsity) * input_dim))
+    adjacency = generator.random((input_dim, neurons)).argsort(0) < fan_in
     for source in np.flatnonzero(~adjacency.any(1)):
-        adjacency[source, rng.integers(neurons)] = True
+        adjacency[source, generator.integers(neurons)] = True
     return adjacency

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from nsac.estimators.evaluation import Evaluation
     from nsac.estimators.forecaster import NSACForecaster
 
-JUDGED = 1000
-"""Rows that forecasts are judged from, at most; evenly thinned out."""
+MAX_ORIGINS = 1000
+"""Forecast origins that are evaluated, at most; subsampled evenly."""
 
 
 def fit(frame: "DataFrame", targets: list[str], settings: dict[str, Any]) -> tuple["NSACForecaster", int]:
-    """A fitted forecaster, and how many rows it saw."""
+    """A fitted forecaster, and the number of rows."""
     from nsac.estimators.forecaster import NSACForecaster
 
     if len(targets) > 1:
@@ -25,15 +25,15 @@ def fit(frame: "DataFrame", targets: list[str], settings: dict[str, Any]) -> tup
 
 
 def predict(estimator: "NSACForecaster", frame: "DataFrame", path: Path, coverage: float) -> "DataFrame":
-    """The steps after the last row of each series."""
-    _check(estimator, frame, path)
+    """Forecasts of the steps after the last row of each series."""
+    _check_columns(estimator, frame, path)
     return estimator.predict(frame, coverage=coverage)
 
 
 def evaluate(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> list["Evaluation"]:
-    """Forecasts from many rows of the file, all steps ahead, beside the last known value.
+    """Forecasts from many origins in the file at all lead times, beside the persistence baseline.
 
-    The naive forecast gets, for each step ahead, the deviation that its errors have in this very file.
+    The standard deviation of the baseline at each lead time is that of its errors in the same file.
     """
     import numpy as np
     import torch
@@ -41,21 +41,29 @@ def evaluate(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> lis
     from nsac.estimators.evaluation import evaluate_rows
     from nsac.uncertainty import Prediction
 
-    _check(estimator, frame, path)
-    made = estimator.forecasts(frame, most=JUDGED)
-    deviation = (made.y - made.naive).square().nanmean(0).sqrt().clamp(min=1e-12).expand_as(made.naive)
-    step = torch.arange(1, estimator.horizon + 1).expand(made.y.shape)
-    names, counts = np.unique(made.series.astype(str), return_counts=True)
-    one = torch.as_tensor(made.series.astype(str) == names[counts.argmax()])[:, None]
-    shown = one & (step == (estimator.horizon + 1) // 2)
-    times = made.times if made.times.dtype.kind == "f" else made.times.astype("datetime64[ns]")
-    flat = Prediction(made.prediction.mean_draws.flatten(1), made.prediction.log_std_draws.flatten(1))
-    naive = Prediction.gaussian(made.naive.flatten(), deviation.flatten())
-    ends = (made.lower.flatten(), made.upper.flatten())
-    place, where = times.ravel(), {"step": step.flatten(), "shown": shown.flatten()}
-    return [evaluate_rows(estimator.target, flat, ends, made.y.flatten(), naive, "the last value", place, **where)]
+    _check_columns(estimator, frame, path)
+    forecasts = estimator.historical_forecasts(frame, max_origins=MAX_ORIGINS)
+    errors = forecasts.y - forecasts.persistence
+    std = errors.square().nanmean(0).sqrt().clamp(min=1e-12).expand_as(forecasts.persistence)
+    step = torch.arange(1, estimator.horizon + 1).expand(forecasts.y.shape)
+    names, counts = np.unique(forecasts.series.astype(str), return_counts=True)
+    longest = torch.as_tensor(forecasts.series.astype(str) == names[counts.argmax()])[:, None]
+    shown = longest & (step == (estimator.horizon + 1) // 2)
+    dated = forecasts.times.dtype.kind != "f"
+    times = forecasts.times.astype("datetime64[ns]") if dated else forecasts.times
+    p = Prediction(forecasts.prediction.mean_draws.flatten(1), forecasts.prediction.log_std_draws.flatten(1))
+    baseline = Prediction.gaussian(forecasts.persistence.flatten(), std.flatten())
+    bounds = (forecasts.lower.flatten(), forecasts.upper.flatten())
+    evaluation = evaluate_rows(
+        estimator.target, p, bounds, forecasts.y.flatten(), baseline, "the last value", times.ravel(),
+        step=step.flatten(), shown=shown.flatten(),
+    )  # fmt: skip
+    return [evaluation]
 
 
-def _check(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> None:
+def _check_columns(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> None:
     columns = estimator.columns_
-    find_columns(frame, [columns.time, *([columns.series] if columns.series else []), *columns.inputs], path)
+    needed = [columns.time, *columns.inputs]
+    if columns.series is not None:
+        needed.insert(1, columns.series)
+    find_columns(frame, needed, path)

@@ -5,7 +5,7 @@ import json
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,9 +25,9 @@ errors = Console(stderr=True, markup=False, emoji=False)
 
 Data = Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file with a header.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="A folder that `nsac fit` wrote.", show_default=False)]
-Coverage = Annotated[float, typer.Option(help="Share of values that the interval should hold.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show where an error comes from.")]
-Targets = Annotated[list[str] | None, typer.Option("--target", help="Column to predict; repeat it for several.")]
+Coverage = Annotated[float, typer.Option(help="Nominal coverage of the prediction interval.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
+Targets = Annotated[list[str] | None, typer.Option("--target", help="Column to predict; repeat for several.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -40,54 +40,60 @@ def fit(
     data: Data,
     target: Targets = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.", show_default=False)] = None,
-    time_column: Annotated[str | None, typer.Option("--time", help="Column of times: makes it a forecast.")] = None,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Forecast: steps ahead.")] = None,
-    lookback: Annotated[int | None, typer.Option(min=1, help="Forecast: steps to look back.")] = None,
-    series: Annotated[str | None, typer.Option(help="Forecast: column that tells series apart.")] = None,
-    category: Annotated[list[str] | None, typer.Option(help="Column of names, even if they look like numbers.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat it for several.")] = None,
-    method: Annotated[str, typer.Option(help="How to be uncertain: nsac, de, gmle, mcd, ...")] = "nsac",
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Same seed, same model.")] = 0,
-    steps: Annotated[int | None, typer.Option(min=1, help="Training steps of a member, for a quick try.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a model that is there.")] = False,
+    time_column: Annotated[
+        str | None, typer.Option("--time", help="Time column; makes the model a forecaster.")
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Forecaster: steps to predict.")] = None,
+    lookback: Annotated[int | None, typer.Option(min=1, help="Forecaster: past steps that are input.")] = None,
+    series: Annotated[str | None, typer.Option(help="Forecaster: column that identifies the series.")] = None,
+    category: Annotated[
+        list[str] | None, typer.Option(help="Categorical column of numbers; repeat for several.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for several.")] = None,
+    method: Annotated[str, typer.Option(help="Uncertainty method: nsac, de, gmle, mcd, ...")] = "nsac",
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed; equal seeds give equal models.")] = 0,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps per member, for a quick test.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing model.")] = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Learn to predict columns of a table, or to forecast a series, and write a model folder."""
+    """Fit a model that predicts columns of a table or forecasts a series, and write it to a folder."""
     with one_line(verbose):
         if not target:
-            raise TableError("Nothing to predict was named. Pass `--target COLUMN`.")
+            raise TableError("There is no target. Pass `--target COLUMN`.")
         if out is None:
-            raise TableError("There is nowhere to write to. Pass `--out FOLDER`.")
+            raise TableError("There is no output folder. Pass `--out FOLDER`.")
         if (time_column is None) != (horizon is None):
             given, other = ("--time", "--horizon") if horizon is None else ("--horizon", "--time")
-            raise TableError(f"`{given}` needs `{other}`: a forecast has both. For a table leave out both.")
+            raise TableError(f"`{given}` needs `{other}`: a forecaster needs both. For a table leave out both.")
         if time_column is None and (lookback or series):
-            raise TableError("`--lookback` and `--series` are for forecasts. Pass `--time` and `--horizon` too.")
+            raise TableError("`--lookback` and `--series` are for forecasters. Pass `--time` and `--horizon` too.")
         _check_free(out, force)
         started, target = time.perf_counter(), list(dict.fromkeys(target))
         frame = _read(data, category or ())
         find_columns(frame, [*target, *(category or ()), *(drop or ())], data)
         frame = frame.drop(columns=[name for name in drop or () if name not in target])
         settings = {"method": method, "random_state": seed, "verbose": not as_json}
-        settings |= {"training": {"max_steps": steps}} if steps else {}
+        if steps:
+            settings["training"] = {"max_steps": steps}
         if time_column is None:
             estimator, rows = tables.fit(frame, data, target, settings, _note)
         else:
-            find_columns(frame, [time_column, *([series] if series else [])], data)
+            find_columns(frame, [time_column] if series is None else [time_column, series], data)
             settings |= {"time": time_column, "horizon": horizon, "series": series}
-            settings |= {"lookback": lookback} if lookback else {}
+            if lookback:
+                settings["lookback"] = lookback
             estimator, rows = forecasts.fit(frame, target, settings)
         estimator.set_params(verbose=False).save(out)
-        told = {"model": str(out), "class": type(estimator).__name__, "method": method, "seed": seed, "rows": rows}
-        told |= {"columns": [str(name) for name in frame.columns if name not in target], "targets": target}
-        told |= {"seconds": round(time.perf_counter() - started, 1)}
-        told |= {"bytes": sum(file.stat().st_size for file in out.iterdir())}
+        report = {"model": str(out), "class": type(estimator).__name__, "method": method, "seed": seed, "rows": rows}
+        report |= {"columns": [str(name) for name in frame.columns if name not in target], "targets": target}
+        report |= {"seconds": round(time.perf_counter() - started, 1)}
+        report |= {"bytes": sum(file.stat().st_size for file in out.iterdir())}
     if as_json:
-        print(json.dumps(told))
+        print(json.dumps(report))
         return
     console.print(
-        f"{told['class']} ({method}) of {rows} rows in {told['seconds']} s: {out}, {told['bytes'] / 1e6:.1f} MB",
+        f"{report['class']} ({method}) of {rows} rows in {report['seconds']} s: {out}, {report['bytes'] / 1e6:.1f} MB",
         soft_wrap=True,
     )
 
@@ -95,11 +101,11 @@ def fit(
 def predict(
     model: Model,
     data: Data,
-    out: Annotated[Path | None, typer.Option(help="CSV, CSV.gz or Parquet file; the screen by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV, CSV.gz or Parquet file; standard output by default.")] = None,
     coverage: Coverage = 0.9,
     verbose: Verbose = False,
 ) -> None:
-    """Predict: mean, deviation, aleatoric and epistemic variance, and an interval for each row or step ahead."""
+    """Predict mean, standard deviation, aleatoric and epistemic variance and an interval, for each row or lead time."""
     with one_line(verbose):
         if not 0 < coverage < 1:
             raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {coverage} instead.")
@@ -120,14 +126,14 @@ def evaluate(
     model: Model,
     data: Data,
     target: Targets = None,
-    out: Annotated[Path | None, typer.Option(help="Page to write, for instance report.html.")] = None,
+    out: Annotated[Path | None, typer.Option(help="HTML page to write, for instance report.html.")] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Compare predictions with what came: a table of scores beside a naive guess, and a page with pictures."""
+    """Compare predictions with observed values: scores beside a baseline, and an HTML page with plots."""
     with one_line(verbose):
         from nsac.estimators.evaluation import SCORES
-        from nsac.estimators.page import NAMES, page, summary
+        from nsac.estimators.page import SCORE_NAMES, page, summary
 
         estimator, targets = _load(model)
         frame = _read(data, tables.text_columns(estimator))
@@ -140,19 +146,20 @@ def evaluate(
         if out is not None:
             from nsac._io import write_atomic
 
-            facts = [
-                f"Model: {model} ({type(estimator).__name__}, method {estimator.method})",
-                f"Data: {data}, {len(frame)} rows",
-            ]  # noqa: E501
-            write_atomic(out, page(f"How well {', '.join(scores)} is predicted", facts, evaluations).encode())
+            about = f"Model: {model} ({type(estimator).__name__}, method {estimator.method})"
+            facts = [about, f"Data: {data}, {len(frame)} rows"]
+            write_atomic(out, page(f"Evaluation of {', '.join(scores)}", facts, evaluations).encode())
     if as_json:
-        rows = {e.target: len(e.y) for e in evaluations}
-        print(json.dumps({name: {**each, "values": rows[name]} for name, each in scores.items()}))
+        report = {}
+        for e in evaluations:  # `naive` is the documented key of the baseline
+            both = {"model": scores[e.target]["model"], "naive": scores[e.target]["baseline"]}
+            report[e.target] = {**both, "values": len(e.y)}
+        print(json.dumps(report))
         return
     for e in evaluations:
-        table = Table("", *(NAMES[key][0] for key in SCORES), title=e.target)
-        for who, name in (("model", "model"), ("naive", e.naive_name)):
-            table.add_row(name, *(f"{scores[e.target][who][key]:.4g}" for key in SCORES))
+        table = Table("", *(SCORE_NAMES[key][0] for key in SCORES), title=e.target)
+        for row, name in (("model", "model"), ("baseline", e.baseline_name)):
+            table.add_row(name, *(f"{scores[e.target][row][key]:.4g}" for key in SCORES))
         console.print(table)
         console.print(summary(e), soft_wrap=True)
     if out is not None:
@@ -161,12 +168,12 @@ def evaluate(
 
 def export(
     model: Model,
-    to: Annotated[str, typer.Option(help="onnx, or torch (a .pt2 file of torch.export).")] = "onnx",
+    to: Annotated[str, typer.Option(help="Format: onnx, or torch (a .pt2 file of torch.export).")] = "onnx",
     out: Annotated[Path | None, typer.Option(help="File to write; beside the model by default.")] = None,
     coverage: Coverage = 0.9,
     verbose: Verbose = False,
 ) -> None:
-    """Write a model as one file that runs elsewhere: with ONNX Runtime and numpy, or with torch alone."""
+    """Write a model as one file that runs without this library: with ONNX Runtime and numpy, or with torch alone."""
     with one_line(verbose):
         kinds = {"onnx": ".onnx", "torch": ".pt2"}
         if to not in kinds:
@@ -176,7 +183,7 @@ def export(
 
         estimator, targets = _load(model)
         path = out or model.absolute().with_name(model.absolute().name + kinds[to])
-        with errors.status("tracing; this takes some seconds per member"):
+        with errors.status("tracing; takes some seconds per ensemble member"):
             if to == "onnx":
                 export_onnx(estimator, path, coverage, targets)
             else:
@@ -196,21 +203,21 @@ def one_line(verbose: bool) -> Iterator[None]:
         if verbose:
             traceback.print_exc()
         expected = isinstance(err, (ValueError, TypeError, OSError, MemoryError, ImportError))
-        told = " ".join(str(err).split()) or type(err).__name__
-        stop(told if expected else f"{type(err).__name__}: {told} (unexpected; `--verbose` shows where)")
+        message = " ".join(str(err).split()) or type(err).__name__
+        stop(message if expected else f"{type(err).__name__}: {message} (unexpected; `--verbose` shows the traceback)")
 
 
 def _note(text: str) -> None:
     errors.print(f"Note: {' '.join(text.split())}", soft_wrap=True)
 
 
-def _read(path: Path, text) -> "DataFrame":
+def _read(path: Path, text: Sequence[str]) -> "DataFrame":
     with errors.status(f"reading {path}"):
         return read_table(path, text, _note)
 
 
 def _load(folder: Path) -> tuple[Any, list[str]]:
-    """An estimator and the names of its targets, none if it was fitted to an array."""
+    """An estimator and the names of its targets; none if it was fitted on an array."""
     with errors.status(f"loading {folder}"):
         from nsac.estimators import load
 
@@ -221,14 +228,14 @@ def _load(folder: Path) -> tuple[Any, list[str]]:
 
 
 def _check_free(folder: Path, force: bool) -> None:
-    """Refuse a folder that must not be written to, before time is spent on a model."""
+    """Refuse a folder that must not be replaced, before a model is fitted."""
     if not folder.exists():
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
     if not names <= {"model.safetensors", "config.json"}:
-        raise TableError(f"{folder} is there already, and no model. Name another folder with `--out`.")
+        raise TableError(f"{folder} exists and is not a model. Name another folder with `--out`.")
     if names and not force:
-        raise TableError(f"{folder} is there already. Pass `--force` to replace it, or name another with `--out`.")
+        raise TableError(f"{folder} exists. Pass `--force` to replace it, or name another with `--out`.")
 
 
 def _write(table: "DataFrame", path: Path) -> None:

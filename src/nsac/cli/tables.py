@@ -1,4 +1,4 @@
-"""Tables in files, rows that know nothing of each other: fit, predict, evaluate."""
+"""Tables in files, with independent rows: fit, predict, evaluate."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from nsac.estimators.evaluation import Evaluation
     from nsac.estimators.regressor import NSACRegressor
 
-CHUNK = 20_000
-"""Rows predicted between two steps of the bar."""
+CHUNK_ROWS = 20_000
+"""Rows predicted between two updates of the progress bar."""
 
 
 def fit(
     frame: "DataFrame", path: Path, targets: list[str], settings: dict[str, Any], note: Callable[[str], None]
 ) -> tuple["NSACRegressor", int]:
-    """A fitted regressor, and how many rows it saw: those whose targets are known."""
+    """A fitted regressor, and the number of rows it was fitted on: those whose targets are known."""
     import numpy as np
 
     from nsac.estimators.regressor import NSACRegressor
@@ -34,22 +34,22 @@ def fit(
     if not len(frame):
         raise TableError(f"{path} has no row with a known target. Name another column with `--target`.")
     if frame.shape[1] == len(targets):
-        raise TableError(f"{path} has no columns but the target. Add some to predict it from.")
+        raise TableError(f"{path} has no columns but the target. Add columns to predict it from.")
     y = frame[targets[0]] if len(targets) == 1 else frame[targets]
     estimator = NSACRegressor(**settings).fit(frame.drop(columns=targets), y)
     return estimator, len(frame)
 
 
 def text_columns(estimator: Any) -> list[str]:
-    """Columns whose levels were read as text; levels that were numbers are written as those of Python are."""
+    """Columns whose categories were read as text; categories that were numbers have Python's text of a float."""
     columns = estimator.columns_
-    levels = getattr(columns, "levels", {})  # a forecaster has none
-    return [columns.names[i] for i, each in levels.items() if not all(_is_float(level) for level in each)]
+    categories = getattr(columns, "categories", {})  # a forecaster has none
+    return [columns.names[i] for i, each in categories.items() if not all(_is_float(text) for text in each)]
 
 
-def _is_float(level: str) -> bool:
+def _is_float(text: str) -> bool:
     try:
-        return repr(float(level)) == level
+        return repr(float(text)) == text
     except ValueError:
         return False
 
@@ -73,30 +73,16 @@ def predict(
 
     X = _features(estimator, frame, path)
     others = [name for name in frame.columns if name not in X.columns and name not in targets]
-    starts = range(0, len(X), CHUNK)
-    parts = [
-        _part(estimator, X.iloc[start : start + CHUNK], targets, coverage)
+    starts = range(0, len(X), CHUNK_ROWS)
+    chunks = [
+        estimator.predict_frame(X.iloc[start : start + CHUNK_ROWS], coverage)
         for start in track(starts, "predicting", console=console, disable=len(starts) < 2)
     ]
-    return pd.concat([frame[others].reset_index(drop=True), pd.concat(parts, ignore_index=True)], axis=1)
-
-
-def _part(estimator: Any, X: "DataFrame", targets: list[str], coverage: float) -> "DataFrame":
-    import numpy as np
-    import pandas as pd
-
-    p, ends = estimator.predict_distribution(X), estimator.predict_interval(X, coverage)
-    values = {"mean": p.mean, "std": p.std, "aleatoric": p.aleatoric, "epistemic": p.epistemic}
-    percent = f"{100 * coverage:g}"
-    values |= {f"lower_{percent}": ends[:, 0], f"upper_{percent}": ends[:, 1]}
-    flat = {name: np.asarray(value).reshape(len(X), -1) for name, value in values.items()}
-    outputs = flat["mean"].shape[1]
-    suffixes = [""] if outputs == 1 else [f"_{name}" for name in targets or range(outputs)]
-    return pd.DataFrame({f"{name}{s}": v[:, i] for i, s in enumerate(suffixes) for name, v in flat.items()})
+    return pd.concat([frame[others].reset_index(drop=True), pd.concat(chunks, ignore_index=True)], axis=1)
 
 
 def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets: list[str]) -> list["Evaluation"]:
-    """One per target, beside mean and deviation of the training rows."""
+    """One per target; the baseline is the mean and standard deviation of the training rows."""
     import torch
 
     from nsac.estimators.evaluation import evaluate_rows
@@ -106,15 +92,16 @@ def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets
         raise TableError(f"The model predicts {len(estimator.centre_)} targets. Name them, in order, with `--target`.")
     X = _features(estimator, frame, path)
     find_columns(frame, targets, path)
-    p, ends = estimator.predict_distribution(X), torch.as_tensor(estimator.predict_interval(X, 0.9))
-    if len(p.shape) == 1:
-        p, ends = Prediction(p.mean_draws.unsqueeze(-1), p.log_std_draws.unsqueeze(-1)), ends.unsqueeze(-1)
+    p = estimator.predict_distribution(X)
+    lower, upper = estimator.conformal_interval(p, 0.9)
     evaluations = []
     for i, name in enumerate(targets):
         y = _numbers(frame, name, path)
-        naive = [torch.full_like(y, float(v[i])) for v in (estimator.centre_, estimator.scale_)]
-        ends_i = (ends[:, 0, i], ends[:, 1, i])
-        evaluations.append(evaluate_rows(name, p[:, i], ends_i, y, Prediction.gaussian(*naive), "the training mean"))
+        mean, std = torch.full_like(y, float(estimator.centre_[i])), torch.full_like(y, float(estimator.scale_[i]))
+        output = (slice(None), i) if len(p.shape) == 2 else (slice(None),)
+        interval = (lower[output], upper[output])
+        baseline = Prediction.gaussian(mean, std)
+        evaluations.append(evaluate_rows(name, p[output], interval, y, baseline, "the training mean"))
     return evaluations
 
 

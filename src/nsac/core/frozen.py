@@ -1,4 +1,4 @@
-r"""How wrong is it to freeze the coefficients? Moments under $\kappa(t), \phi(t), \psi(t)$, and bounds on the error.
+r"""Moments under time-varying $\kappa(t), \phi(t), \psi(t)$, and bounds on the error of freezing the coefficients.
 
 The derivation of the bounds, and why the published ones fail, is in `docs/theory.md`.
 """
@@ -12,7 +12,7 @@ from nsac.core.ou import ou_moments
 
 
 class Lipschitz(NamedTuple):
-    """Largest slopes of the three coefficients."""
+    """Lipschitz constants of the three coefficients."""
 
     kappa: float
     phi: float
@@ -24,24 +24,27 @@ def piecewise_moments(
 ) -> tuple[Tensor, Tensor]:
     """Mean and variance at the end of each interval when coefficients are constant on intervals of length `dt`.
 
-    Exact for step functions; with ever finer intervals it converges to the moments under varying coefficients, with
-    order 2 if each value is taken at its interval's midpoint.
+    The result is exact for step functions. As intervals get shorter it converges to the moments under varying
+    coefficients, with order 2 if each value is taken at the midpoint of its interval.
 
     Args:
         phi, kappa, psi: (steps, ...), the value on each interval.
         dt: length of an interval.
-        a0: start, with variance 0.
+        a0: initial value, with variance 0.
 
     Returns:
         mean, var: (steps, ...).
     """
     decay = torch.exp(-kappa * dt)
-    target, spread = ou_moments(phi, kappa, psi, torch.as_tensor(dt, dtype=phi.dtype))
-    # m_n = decay_n m_{n-1} + target_n and v_n = decay_n^2 v_{n-1} + spread_n: two linear recursions.
-    mean, var = torch.empty_like(target), torch.empty_like(spread)
-    m, v = torch.zeros_like(phi[0]) + a0, torch.zeros_like(phi[0])
+    added_mean, added_var = ou_moments(phi, kappa, psi, torch.as_tensor(dt, dtype=phi.dtype))
+    # m_n = decay_n m_{n-1} + added_mean_n and v_n = decay_n^2 v_{n-1} + added_var_n: two linear recursions.
+    mean = torch.empty_like(added_mean)
+    var = torch.empty_like(added_var)
+    m = torch.zeros_like(phi[0]) + a0
+    v = torch.zeros_like(phi[0])
     for n in range(len(phi)):
-        m, v = decay[n] * m + target[n], decay[n] ** 2 * v + spread[n]
+        m = decay[n] * m + added_mean[n]
+        v = decay[n] ** 2 * v + added_var[n]
         mean[n], var[n] = m, v
     return mean, var
 

@@ -19,11 +19,11 @@ def mixture_log_prob(mean: Tensor, std: Tensor, y: Tensor) -> Tensor:
 
 
 def mixture_quantile(mean: Tensor, std: Tensor, q: Tensor) -> Tensor:
-    r"""$F^{-1}(q)$ by bisection: between the least and the largest quantile of the components lies the mixture's.
+    r"""$F^{-1}(q)$ by bisection between the smallest and the largest quantile of the components.
 
     Args:
         mean, std: (n, ...).
-        q: levels in (0, 1), broadcast against one component.
+        q: quantile levels in (0, 1), broadcast against one component.
     """
     if mean.dtype in (torch.bfloat16, torch.float16):  # no quantile function in half precision
         return mixture_quantile(mean.float(), std.float(), q.float()).to(mean.dtype)

@@ -16,7 +16,7 @@ def ou_moments(phi: Tensor, kappa: Tensor, psi: Tensor, t: Tensor, a0: Tensor | 
         kappa: rate of reversion, positive.
         psi: diffusion scale.
         t: time since `a0`, non-negative.
-        a0: where the logit starts.
+        a0: initial value.
     """
     gain = -torch.expm1(-kappa * t)  # 1 - e^{-kappa t}, without cancellation as t -> 0
     mean = gain * phi if isinstance(a0, float) and a0 == 0.0 else a0 + gain * (phi - a0)
@@ -37,13 +37,13 @@ def nac_logit(gamma: Tensor, omega: Tensor, t: Tensor) -> Tensor:
 def euler_maruyama(
     phi: Coefficient, kappa: Coefficient, psi: Coefficient, t: float, noise: Tensor, a0: float = 0.0
 ) -> Tensor:
-    r"""Reference path $a_{n+1} = a_n + \kappa(\phi - a_n)h + \psi\sqrt{h}\,\epsilon_n$, for tests and pictures.
+    r"""Reference path $a_{n+1} = a_n + \kappa(\phi - a_n)h + \psi\sqrt{h}\,\epsilon_n$, for tests and figures.
 
     Args:
         phi, kappa, psi: numbers, tensors, or functions of time.
         t: end time; the step is `t / len(noise)`.
         noise: standard normal, (steps, ...).
-        a0: start.
+        a0: initial value.
 
     Returns:
         The path, (steps + 1, ...).
@@ -53,6 +53,10 @@ def euler_maruyama(
     path = [torch.full_like(noise[0], a0)]
     for n in range(steps):
         s = torch.as_tensor(n * h, dtype=noise.dtype)
-        k, m, p = (c(s) if callable(c) else c for c in (kappa, phi, psi))
-        path.append(path[-1] + k * (m - path[-1]) * h + p * h**0.5 * noise[n])
+        drift = _at(kappa, s) * (_at(phi, s) - path[-1])
+        path.append(path[-1] + drift * h + _at(psi, s) * h**0.5 * noise[n])
     return torch.stack(path)
+
+
+def _at(coefficient: Coefficient, time: Tensor) -> Tensor | float:
+    return coefficient(time) if callable(coefficient) else coefficient

@@ -1,4 +1,4 @@
-r"""Which keys does a query look at? The K largest $q \cdot k$, exactly or through blocks of about $\sqrt T$ keys."""
+r"""Key selection: the K largest $q \cdot k$ of each query, exactly or by a search over blocks of $\sqrt T$ keys."""
 
 import math
 from collections.abc import Iterator
@@ -9,15 +9,17 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 PROBES = 16
-"""Blocks a query opens. Up to T = 256 that is all of them, so that the block search is exact there."""
+"""Blocks whose keys are scored per query. Up to T = 256 that is every block, so the block search is exact there."""
 
 WORKSPACE = 2**16
-"""Scores held at once per batch row and head; it sets how many queries are worked on together."""
+"""Scores in memory at once per batch row and head; it sets the number of queries per chunk."""
 
 FOLDS = 8
-"""Rows into which a long line of scores is folded for the exact search; 8 was about fastest for T from 256 to 4096."""
+"""Rows into which a long vector of scores is folded for the exact search; 8 was the fastest for T from 256 to 4096."""
 
 Method = Literal["exact", "sqrt"]
+Positions = tuple[Tensor, Tensor]
+"""Positions of queries, (B or 1, Q), and of keys, (B or 1, T)."""
 
 
 @torch.no_grad()
@@ -34,26 +36,26 @@ def select_topk(
     r"""The K = min(topk, T) keys with the largest scores, per query.
 
     `"exact"` scores every key: $O(QT)$ time, $O(T)$ memory per query. `"sqrt"` bounds the best score within each block
-    of $\lceil\sqrt T\rceil$ neighbouring keys by the corners of the block's box, $\max_{k \in box} q \cdot k$, and
-    scores the keys of the `PROBES` most promising blocks: $O(Q\sqrt T)$.
+    of $\lceil\sqrt T\rceil$ neighbouring keys by the corners of the block's bounding box, $\max_{k \in box} q \cdot k$,
+    and scores the keys of the `PROBES` most promising blocks: $O(Q\sqrt T)$.
 
     Args:
         q: queries, (B, H, Q, D).
         k: keys, (B, H, T, D).
-        topk: how many keys to keep, at least 1.
+        topk: number of keys per query, at least 1.
         mask: (B, T), True = never select this key.
-        causal: a query sees only keys at or before its own position.
+        causal: a query attends only to keys at or before its own position.
         method: `"exact"` or `"sqrt"`.
-        query_pos: (B, Q) or (Q,), positions for `causal`. By default the index; then Q must equal T.
+        query_pos: (B, Q) or (Q,), positions for `causal`. The index by default; then Q must equal T.
         key_pos: (B, T) or (T,), likewise.
 
     Returns:
-        index: (B, H, Q, K), by key, those that are not kept last.
+        index: (B, H, Q, K), in ascending order; keys that are not kept come last.
         keep: (B, H, Q, K), False where fewer than K keys are allowed.
     """
     n_queries, n_keys = q.shape[-2], k.shape[-2]
     if topk < 1:
-        raise ValueError(f"`topk` must be at least 1. Got {topk} instead. Pass how many keys a query may look at.")
+        raise ValueError(f"`topk` must be at least 1. Got {topk} instead. Pass the number of keys per query.")
     if method not in ("exact", "sqrt"):
         raise ValueError(f"`method` must be 'exact' or 'sqrt'. Got {method!r} instead.")
     positions = None
@@ -70,30 +72,32 @@ def select_topk(
         positions = torch.atleast_2d(query_pos), torch.atleast_2d(key_pos)
     search = _exact if method == "exact" else _sqrt
     index, keep = search(q, k, min(topk, n_keys), mask, positions)
-    # By key, dropped ones last: a key's share of the noise then does not depend on how many others were scored.
+    # Sorted by key, dropped ones last, so that the noise of a key does not depend on how many others were scored.
     if mask is None and not causal:
         return index.sort().values, keep
     index, order = index.masked_fill(~keep, n_keys).sort(-1)
     return index.clamp(max=n_keys - 1), keep.gather(-1, order)
 
 
-def _exact(q, k, topk, mask, positions):
+def _exact(q: Tensor, k: Tensor, topk: int, mask: Tensor | None, positions: Positions | None) -> tuple[Tensor, Tensor]:
     batch, heads, n_queries, _ = q.shape
     n_keys = k.shape[-2]
     folds = FOLDS if n_keys >= 4 * FOLDS * topk else 1
     width = -(-n_keys // folds) * folds
-    k = (pad(k, (0, 0, 0, width - n_keys)) if width > n_keys else k).mT
+    if width > n_keys:
+        k = pad(k, (0, 0, 0, width - n_keys))
+    k = k.mT
     step = min(n_queries, _rows(width))
-    # One buffer for all chunks: fresh memory would cost as much as the product that fills it.
+    # One buffer for all chunks: allocating memory would take as long as the product that fills it.
     buffer = None if step == n_queries else q.new_empty(batch * heads * step * width)
     found = []
     for rows in _chunks(n_queries, width):
-        asked = q[..., rows, :]
+        queries = q[..., rows, :]
         if buffer is None:
-            scores = asked @ k
+            scores = queries @ k
         else:
-            out = buffer[: asked[..., 0].numel() * width].view(batch, heads, asked.shape[-2], width)
-            scores = torch.matmul(asked, k, out=out)
+            out = buffer[: queries[..., 0].numel() * width].view(batch, heads, queries.shape[-2], width)
+            scores = torch.matmul(queries, k, out=out)
         if width > n_keys:
             scores[..., n_keys:] = -math.inf
         if mask is not None:
@@ -103,12 +107,12 @@ def _exact(q, k, topk, mask, positions):
             later = key_pos[:, None, :] > query_pos[:, rows, None]
             scores[..., :n_keys].masked_fill_(later.unsqueeze(1), -math.inf)
         found.append(_topk(scores, topk, folds))
-    scores, index = _joined(found)
+    scores, index = _concatenate(found)
     return index, scores > -math.inf
 
 
 def _topk(scores: Tensor, topk: int, folds: int) -> tuple[Tensor, Tensor]:
-    """Like `torch.topk`. Folded into columns, the K largest numbers lie in the K columns with the largest maxima."""
+    """Like `torch.topk`. The K largest scores lie in the K columns with the largest maxima: these are searched."""
     if folds == 1:
         return scores.topk(topk, sorted=False)
     columns = scores.unflatten(-1, (folds, -1)).amax(-2)
@@ -122,23 +126,24 @@ def _topk(scores: Tensor, topk: int, folds: int) -> tuple[Tensor, Tensor]:
 class _Blocks(NamedTuple):
     keys: Tensor  # (B, H, n, size, D)
     ignore: Tensor  # (B, n, size): masked, or padding of the last block
-    low: Tensor  # (B, H, n, D): corners of the box around the keys that count
-    high: Tensor
+    low: Tensor  # (B, H, n, D): lower corner of the bounding box of the keys that are not ignored
+    high: Tensor  # (B, H, n, D): upper corner
     pos: Tensor | None  # (B, n, size)
 
 
-def _sqrt(q, k, topk, mask, positions):
+def _sqrt(q: Tensor, k: Tensor, topk: int, mask: Tensor | None, positions: Positions | None) -> tuple[Tensor, Tensor]:
     batch, heads, n_keys, dim = k.shape
     size = math.isqrt(n_keys - 1) + 1
-    # The last block is as short as it must be: its keys are the newest, and dropping them would hide the present.
+    # The last block may be shorter. Its keys are the most recent ones, so they must not be dropped.
     n_blocks = -(-n_keys // size)
     tail = n_blocks * size - n_keys
     ignore = k.new_zeros(batch, n_keys, dtype=torch.bool) if mask is None else mask
     query_pos = key_pos = order = None
-    if positions is not None:  # blocks of neighbours in time, whatever order the keys came in
-        query_pos, key_pos = (pos.expand(batch, -1) for pos in positions)
+    if positions is not None:  # blocks of neighbours in time, whatever the order of the keys
+        query_pos = positions[0].expand(batch, -1)
+        key_pos = positions[1].expand(batch, -1)
         order = key_pos.argsort(stable=True)
-    if mask is not None:  # and blocks of keys that count, so that what is masked takes no place
+    if mask is not None:  # masked keys go to the end, so that they take no space in other blocks
         order = torch.arange(n_keys, device=k.device).expand(batch, -1) if order is None else order
         order = order.gather(-1, mask.gather(-1, order).int().argsort(stable=True))
     if order is not None:
@@ -158,23 +163,26 @@ def _sqrt(q, k, topk, mask, positions):
         _probe(q[..., rows, :], None if query_pos is None else query_pos[:, rows], blocks, probes, topk)
         for rows in _chunks(q.shape[-2], max(n_blocks, probes * size))
     ]
-    index, keep = _joined(found)
+    index, keep = _concatenate(found)
     index = index.clamp(max=n_keys - 1)
     if order is not None:
         index = order[:, None, None, :].expand(*index.shape[:-1], -1).gather(-1, index)
     return index, keep
 
 
-def _probe(q, query_pos, blocks, probes, topk):
+def _probe(q: Tensor, query_pos: Tensor | None, blocks: _Blocks, probes: int, topk: int) -> tuple[Tensor, Tensor]:
+    """Scores the keys of the `probes` most promising blocks; index of the best keys, and which of them are allowed."""
     batch, heads, n_blocks, size, dim = blocks.keys.shape
     bound = q.clamp(min=0) @ blocks.high.mT + q.clamp(max=0) @ blocks.low.mT  # max of q.k over the box
     bound = bound.masked_fill_(blocks.ignore.all(-1)[:, None, None, :], -math.inf)
     if query_pos is not None:
+        assert blocks.pos is not None
         first = blocks.pos.masked_fill(blocks.ignore, _highest(blocks.pos)).amin(-1)[:, None, :]
         last = blocks.pos.masked_fill(blocks.ignore, -_highest(blocks.pos)).amax(-1)[:, None, :]
         future, ended = first > query_pos[..., None], last <= query_pos[..., None]
-        # A block that is half past, half future is opened unseen: its box would tell the query about the future.
-        bound = bound.masked_fill(~(future | ended).unsqueeze(1), math.inf).masked_fill(future.unsqueeze(1), -math.inf)
+        # A block with past and future keys is always scored: its box depends on future keys and must not be used.
+        bound = bound.masked_fill(~(future | ended).unsqueeze(1), math.inf)
+        bound = bound.masked_fill(future.unsqueeze(1), -math.inf)
     probed = bound.topk(probes, sorted=False).indices  # b h q p
     row = torch.arange(batch * heads, device=q.device).view(batch, heads, 1, 1) * n_blocks + probed
     keys = blocks.keys.reshape(-1, size * dim)[row].unflatten(-1, (size, dim))
@@ -182,14 +190,15 @@ def _probe(q, query_pos, blocks, probes, topk):
     example = torch.arange(batch, device=q.device).view(-1, 1, 1, 1)
     scores = scores.masked_fill_(blocks.ignore[example, probed].flatten(-2), -math.inf)
     if query_pos is not None:
+        assert blocks.pos is not None
         later = blocks.pos[example, probed].flatten(-2) > query_pos[:, None, :, None]
         scores = scores.masked_fill_(later, -math.inf)
     scores, place = scores.topk(topk, sorted=False)
     return probed.gather(-1, place // size) * size + place % size, scores > -math.inf
 
 
-def _joined(chunks: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Pairs of tensors of chunks of queries, as one pair."""
+def _concatenate(chunks: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Concatenate pairs of tensors along the query axis."""
     if len(chunks) == 1:
         return chunks[0]
     return torch.cat([first for first, _ in chunks], -2), torch.cat([second for _, second in chunks], -2)

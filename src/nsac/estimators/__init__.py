@@ -1,4 +1,4 @@
-"""Estimators for tables and series: the scikit-learn door, and model folders."""
+"""Estimators for tables and series with the interface of scikit-learn, and model folders."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str):
-    """The estimators, when they are asked for: scikit-learn takes a second to import."""
+    """The estimators, imported on first use: scikit-learn takes a second to import."""
     if name == "NSACForecaster":
         from nsac.estimators.forecaster import NSACForecaster
 

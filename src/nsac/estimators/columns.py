@@ -1,29 +1,29 @@
-"""Columns of a table: numbers and categories, arrays or frames, and what is missing."""
+"""Columns of a table: standardised numbers and coded categories, from arrays or frames."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-STRAIGHT = 2.0
-"""Deviations from the mean within which a number is taken as it is."""
-MOST_LEVELS = 1000
-"""Levels of a category that are told apart: the most frequent ones."""
-EXAMPLES = 20
-"""Training rows that are kept, to stand in for values that were never missing in training."""
+LINEAR_RANGE = 2.0
+"""Standard deviations from the mean within which `squash` is the identity."""
+MAX_CATEGORIES = 1000
+"""Categories of a column that have codes of their own: the most frequent ones."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """How columns become standardised numbers (NaN = missing) and codes of categories (0 = missing or unknown)."""
+    """Transforms columns to standardised numbers (NaN = missing) and codes of categories (0 = missing or unknown)."""
 
     names: tuple[str, ...]
-    """for messages: a frame's, or positions"""
-    levels: dict[int, tuple[str, ...]]
-    """position of a categorical column to its levels, as text"""
+    """of a frame, or positions; for messages"""
+    categories: dict[int, tuple[str, ...]]
+    """position of a categorical column to its categories, as text"""
     centre: np.ndarray
     """(numbers,)"""
     scale: np.ndarray
@@ -31,11 +31,11 @@ class Columns:
 
     @classmethod
     def fit(cls, table: Any, names: Sequence[str], categorical: Sequence[int]) -> "Columns":
-        """From training rows, an array or a frame; `categorical` are positions besides those that hold text."""
+        """From training rows, an array or a frame; `categorical` are positions besides those of text columns."""
         columns = _columns(table)
         chosen = [i for i, column in enumerate(columns) if i in set(categorical) or _is_text(column)]
-        levels = {i: _levels(columns[i], names[i]) for i in chosen}
-        kept = [i for i in range(len(columns)) if i not in levels]
+        categories = {i: _categories(columns[i], names[i]) for i in chosen}
+        kept = [i for i in range(len(columns)) if i not in categories]
         x = _matrix([_number(columns[i], names[i]) for i in kept], len(table))
         for j in np.flatnonzero(np.isnan(x).all(0)):
             raise ValueError(
@@ -44,44 +44,66 @@ class Columns:
         unit = np.nanmax(np.abs(x), 0, initial=0.0) + np.finfo(float).tiny  # squares of large numbers would overflow
         centre, scale = np.nanmean(x / unit, 0) * unit, np.nanstd(x / unit, 0) * unit
         flat = scale <= 1e-12 * np.abs(centre)  # constant, but for rounding
-        return cls(tuple(names), levels, centre, np.where(flat | (scale == 0), 1.0, scale))
+        return cls(tuple(names), categories, centre, np.where(flat | (scale == 0), 1.0, scale))
 
     def tensors(self, table: Any) -> dict[str, Tensor]:
         """`x`, float32, (n, numbers), and if there are categories `c`, int64, (n, categories)."""
         columns = _columns(table)
-        kept = [i for i in range(len(columns)) if i not in self.levels]
+        kept = [i for i in range(len(columns)) if i not in self.categories]
         x = _matrix([_number(columns[i], self.names[i]) for i in kept], len(table))
-        x = squash((x / self.scale) - self.centre / self.scale)  # a difference of huge numbers may overflow
-        parts = {"x": torch.as_tensor(x, dtype=torch.float32)}
-        if self.levels:
-            codes = [_codes(columns[i], levels) for i, levels in self.levels.items()]
-            parts["c"] = torch.as_tensor(np.stack(codes, 1))
-        return parts
+        tensors = {"x": torch.as_tensor(standardise(x, self.centre, self.scale), dtype=torch.float32)}
+        if self.categories:
+            codes = [_codes(columns[i], categories) for i, categories in self.categories.items()]
+            tensors["c"] = torch.as_tensor(np.stack(codes, 1))
+        return tensors
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        levels = {str(i): list(each) for i, each in self.levels.items()}
-        return {"names": list(self.names), "levels": levels}
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; `levels` is the name of the categories in model folders. Centre and scale are not included."""
+        categories = {str(i): list(each) for i, each in self.categories.items()}
+        return {"names": list(self.names), "levels": categories}
 
     @classmethod
-    def from_json(cls, values: dict[str, Any], centre: Tensor, scale: Tensor) -> "Columns":
-        """From what `to_json` gave."""
-        levels = {int(i): tuple(each) for i, each in values["levels"].items()}
+    def from_dict(cls, values: dict[str, Any], centre: Tensor, scale: Tensor) -> "Columns":
+        """Inverse of `to_dict`."""
+        categories = {int(i): tuple(each) for i, each in values["levels"].items()}
         names = tuple(values["names"])
-        numbers = len(names) - len(levels)
-        if set(values) != {"names", "levels"} or not all(
-            isinstance(text, str) for group in (names, *levels.values()) for text in group
-        ):
-            raise ValueError("Names and levels must be text.")
-        if not (centre.shape == scale.shape == (numbers,)) or not set(levels) <= set(range(len(names))):
+        numbers = len(names) - len(categories)
+        texts = [text for group in (names, *categories.values()) for text in group]
+        if set(values) != {"names", "levels"} or not all(isinstance(text, str) for text in texts):
+            raise ValueError("Names and categories must be text.")
+        if not (centre.shape == scale.shape == (numbers,)) or not set(categories) <= set(range(len(names))):
             raise ValueError("`columns` do not fit their scales.")
-        return cls(names, levels, centre.double().numpy(), scale.double().numpy())
+        return cls(names, categories, centre.double().numpy(), scale.double().numpy())
 
 
-def squash(z: np.ndarray) -> np.ndarray:
-    """A line up to two deviations, a logarithm beyond: no outlier outweighs all others, and far stays farther."""
-    beyond = np.maximum(np.abs(z) - STRAIGHT, 0)
-    return np.sign(z) * (np.minimum(np.abs(z), STRAIGHT) + np.log1p(beyond))
+def categorical_positions(categorical: Sequence[str | int], known: Sequence[Any], names: Sequence[str]) -> list[int]:
+    """Positions of columns that are given by position or by a `known` name; `names` are all of them, in messages."""
+    positions = []
+    for each in categorical:
+        position = known.index(each) if each in known else each
+        if isinstance(position, str) or not 0 <= position < len(names):
+            raise ValueError(f"`categorical` must name columns of X: {', '.join(names)}. Got {each!r} instead.")
+        positions.append(int(position))
+    return positions
+
+
+def digest_of(tensors: dict[str, Tensor]) -> str:
+    """Hexadecimal sha256 of rows: identifies the training data of a model."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(tensors[name].contiguous().numpy().data)
+    return digest.hexdigest()
+
+
+def standardise(x: Any, centre: Any, scale: Any, xp: ModuleType = np) -> Any:
+    """Squashed number of standard deviations from the centre; `xp` is numpy, or torch for tensors."""
+    return squash(x / scale - centre / scale, xp)  # a difference of huge numbers may overflow
+
+
+def squash(z: Any, xp: ModuleType = np) -> Any:
+    """Linear up to two standard deviations, logarithmic beyond: outliers stay ordered and do not dominate."""
+    size = xp.abs(z)
+    return xp.sign(z) * (xp.clip(size, None, LINEAR_RANGE) + xp.log1p(xp.clip(size - LINEAR_RANGE, 0, None)))
 
 
 def _matrix(columns: list[np.ndarray], rows: int) -> np.ndarray:
@@ -96,7 +118,7 @@ def _columns(table: Any) -> list[Any]:
 
 
 def _is_text(column: Any) -> bool:
-    """Whether a column holds categories: pandas says so, or less than half of its known values read as numbers."""
+    """Whether a column holds categories: by its dtype, or because most of its known values are not numbers."""
     if column.dtype.kind in "biufcmM" and not hasattr(column, "cat"):
         return False
     if hasattr(column, "cat"):
@@ -106,7 +128,7 @@ def _is_text(column: Any) -> bool:
 
 
 def _read(column: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Values as numbers, NaN where they are none, and which are known."""
+    """Values as numbers, NaN where they are not, and which are known."""
     import pandas as pd
 
     column = pd.Series(np.asarray(column, dtype=object))
@@ -119,8 +141,8 @@ def _number(column: Any, name: str) -> np.ndarray:
     kind = column.dtype.kind
     if kind in "mM":
         raise ValueError(
-            f"Column {name!r} must hold numbers or text. It holds times. Make numbers of them, for instance days "
-            "since the first, or use NSACForecaster."
+            f"Column {name!r} must hold numbers or text. It holds times. Convert them to numbers, for instance "
+            "days since the first, or use NSACForecaster."
         )
     if hasattr(column, "cat"):
         column = column.astype(object)
@@ -139,47 +161,50 @@ def _number(column: Any, name: str) -> np.ndarray:
                 )
             raise ValueError(
                 f"Column {name!r} must hold numbers. Got {value!r} in row {bad[0]} ({len(bad)} such values) instead. "
-                "Clean them, make them missing, or name the column in `categorical`."
+                "Clean them, replace them by NaN, or name the column in `categorical`."
             )
     bad = np.flatnonzero(np.isinf(values))
     if len(bad):
         raise ValueError(
             f"Column {name!r} must hold finite numbers, or NaN where one is missing. Got infinity in row {bad[0]} "
-            f"({len(bad)} such values) instead. Make them missing, or cut them off."
+            f"({len(bad)} such values) instead. Replace them by NaN, or clip them."
         )
     return values
 
 
 def _factorize(column: Any) -> tuple[np.ndarray, list[str]]:
-    """Number of the level of each row (-1 = missing), and levels as text: 1, 1.0 and True are one."""
+    """Index of the category of each row (-1 = missing), and categories as text: 1, 1.0 and True are the same."""
     import pandas as pd
 
     codes, unique = pd.factorize(np.asarray(column, dtype=object), use_na_sentinel=True)
-    text = [
-        v if isinstance(v, str) else repr(float(v)) if isinstance(v, (int, float)) else str(v) for v in unique.tolist()
-    ]
-    return codes, text
+    return codes, [_category_text(value) for value in unique.tolist()]
 
 
-def _levels(column: Any, name: str) -> tuple[str, ...]:
+def _category_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return repr(float(value)) if isinstance(value, (int, float)) else str(value)
+
+
+def _categories(column: Any, name: str) -> tuple[str, ...]:
     codes, text = _factorize(column)
     counts: dict[str, int] = {}
-    for level, count in zip(text, np.bincount(codes[codes >= 0], minlength=len(text)).tolist(), strict=True):
-        counts[level] = counts.get(level, 0) + count
+    for category, count in zip(text, np.bincount(codes[codes >= 0], minlength=len(text)).tolist(), strict=True):
+        counts[category] = counts.get(category, 0) + count
     if not counts:
         raise ValueError(f"Column {name!r} must have a value in at least one row. All are missing. Leave it out.")
-    repeated = sorted(
-        (level for level, count in counts.items() if count > 1), key=lambda level: (-counts[level], level)
-    )
+    repeated = [category for category, count in counts.items() if count > 1]
     if not repeated:
         raise ValueError(
-            f"Column {name!r} must have levels that repeat, to be a category. All {len(counts)} are different. "
-            "Leave it out: nothing can be learned from a name."
+            f"Column {name!r} must have categories that repeat. All {len(counts)} are different. Leave it out: nothing "
+            "can be learned from unique names."
         )
-    return tuple(repeated[:MOST_LEVELS])
+    repeated.sort(key=lambda category: (-counts[category], category))
+    return tuple(repeated[:MAX_CATEGORIES])
 
 
-def _codes(column: Any, levels: tuple[str, ...]) -> np.ndarray:
-    codes, text = _factorize(column)
-    number = {level: i + 1 for i, level in enumerate(levels)}
-    return np.array([*(number.get(level, 0) for level in text), 0], dtype=np.int64)[codes]  # -1, missing, is the last
+def _codes(column: Any, categories: tuple[str, ...]) -> np.ndarray:
+    index, text = _factorize(column)
+    code = {category: i + 1 for i, category in enumerate(categories)}
+    codes = [code.get(category, 0) for category in text]
+    return np.array([*codes, 0], dtype=np.int64)[index]  # the last is for -1, missing

@@ -1,4 +1,4 @@
-"""How well an estimator predicts what it has not seen, beside a naive guess."""
+"""The evaluation of an estimator on new rows, beside a baseline."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,7 @@ SCORES = ("rmse", "mae", "nll", "crps", "coverage_90", "width_90", "calibration_
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Predictions of one target and what came; entries without a known target are left out."""
+    """Predictions and observed values of one target; entries without an observed value are left out."""
 
     target: str
     """its name"""
@@ -27,30 +27,31 @@ class Evaluation:
     upper: Tensor
     """(n,), its upper end"""
     y: Tensor
-    """(n,), what came"""
-    naive: Prediction
-    """(n,), the guess to beat"""
-    naive_name: str
-    """what it is"""
+    """(n,), observed values"""
+    baseline: Prediction
+    """(n,), prediction of the baseline"""
+    baseline_name: str
+    """of the baseline, in tables and legends"""
     place: np.ndarray | None = None
     """(n,), times, if the rows have any"""
     step: Tensor | None = None
-    """(n,), forecasts: steps ahead, from 1"""
+    """(n,), forecasts: lead time in steps, from 1"""
     shown: Tensor | None = None
-    """(n,), whether a value belongs in the picture along time: one series, so many steps ahead"""
+    """(n,), whether a value is in the plot over time: one series at one lead time"""
 
     def __post_init__(self):
         if not len(self.y):
             raise ValueError(
                 f"The target {self.target!r} must be known in at least one row to be evaluated. Got none. "
-                "Give a file that has its values."
+                "Pass a file with its values."
             )
 
     @cached_property
     def scores(self) -> dict[str, dict[str, float]]:
-        """`{"model": {score: value}, "naive": ...}`; the model's interval is the conformal one."""
-        own = _scores(self.prediction, self.y, self.lower, self.upper)
-        return {"model": own, "naive": _scores(self.naive, self.y, *self.naive.interval(0.9))}
+        """`{"model": {score: value}, "baseline": ...}`; the interval of the model is the conformal one."""
+        model = _scores(self.prediction, self.y, self.lower, self.upper)
+        lower, upper = self.baseline.interval(0.9)
+        return {"model": model, "baseline": _scores(self.baseline, self.y, lower, upper)}
 
 
 def evaluate_rows(
@@ -58,19 +59,26 @@ def evaluate_rows(
     prediction: Prediction,
     interval: tuple[Tensor, Tensor],
     y: Tensor,
-    naive: Prediction,
-    naive_name: str,
+    baseline: Prediction,
+    baseline_name: str,
     place: np.ndarray | None = None,
     step: Tensor | None = None,
     shown: Tensor | None = None,
 ) -> Evaluation:
     """An `Evaluation` of the entries whose target is known, in double precision."""
     known = torch.isfinite(y)
-    lower, upper = (end.double()[known] for end in interval)
     return Evaluation(
-        target, _double(prediction[known]), lower, upper, y.double()[known], _double(naive[known]), naive_name,
-        None if place is None else place[known.numpy()], *(None if v is None else v[known] for v in (step, shown)),
-    )  # fmt: skip
+        target,
+        _double(prediction[known]),
+        interval[0].double()[known],
+        interval[1].double()[known],
+        y.double()[known],
+        _double(baseline[known]),
+        baseline_name,
+        place=None if place is None else place[known.numpy()],
+        step=None if step is None else step[known],
+        shown=None if shown is None else shown[known],
+    )
 
 
 def _scores(prediction: Prediction, y: Tensor, lower: Tensor, upper: Tensor) -> dict[str, float]:

@@ -1,11 +1,8 @@
-"""Model folders: `model.safetensors` and `config.json`, both whole or not there, and nothing in them can run."""
+"""Model folders: `model.safetensors` and `config.json`, complete or absent, with nothing executable in them."""
 
-import hashlib
 import importlib
 import json
 import os
-import shutil
-import uuid
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from nsac._io import sync_folder, write_flushed
+from nsac._io import HeaderError, VersionError, add_header, remove_header, write_folder
 
 if TYPE_CHECKING:
     from nsac.estimators.base import AbstractEstimator
 
 FORMAT, VERSION = "nsac-model", 1
 TENSORS, CONFIG = "model.safetensors", "config.json"
-LARGEST_TENSORS, LARGEST_CONFIG, LARGEST_HEADER = 4 << 30, 64 << 20, 8 << 20
-"""Bytes of the two files and of the header of the first; what claims to be larger is not read."""
+MAX_TENSORS_BYTES, MAX_CONFIG_BYTES, MAX_HEADER_BYTES = 4 << 30, 64 << 20, 8 << 20
+"""Sizes of the two files and of the header of the first; larger ones are not read."""
 CLASSES = {"NSACRegressor": "nsac.estimators.regressor", "NSACForecaster": "nsac.estimators.forecaster"}
-"""What a folder may hold, and where its code is; a closed list, whatever a file says."""
+"""Classes that a folder may hold, and their modules; no file can add to this list."""
 
 
 class ModelError(ValueError):
-    """A model folder that cannot be used. The message says what to do."""
+    """A model folder that cannot be used. The message contains the remedy."""
 
 
 def load(folder: str | os.PathLike) -> "AbstractEstimator":
@@ -35,106 +32,82 @@ def load(folder: str | os.PathLike) -> "AbstractEstimator":
 
     Nothing in the folder is executed. Anything wrong with it is a `ModelError`.
     """
+    from nsac.estimators.archive import from_archive
+
     config, tensors = read_model(folder)
     name = config.pop("class", None)
     if not isinstance(name, str) or name not in CLASSES:
-        raise _unusable(folder, f"holds a {name!r}, and this library knows {', '.join(CLASSES)}")
+        raise _unusable(folder, f"has the class {name!r}; this library knows {', '.join(CLASSES)}")
     cls = getattr(importlib.import_module(CLASSES[name]), name)
     try:
-        return cls._from_files(config, tensors)
-    except Exception as err:  # a wrong number can fail in any part of what it describes
+        return from_archive(cls, config, tensors)
+    except Exception as err:  # a wrong value can fail anywhere
         raise _unusable(folder, f"does not describe a {name}: {type(err).__name__}: {err}") from None
 
 
 def write_model(folder: str | os.PathLike, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write a model folder: under a temporary name beside it, flushed to the disk, renamed.
+    """Write a model folder: under a temporary name, flushed to the disk, renamed.
 
-    An empty folder, or another model, is replaced; anything else is left alone.
+    An empty folder, or another model, is replaced; anything else is refused.
 
     Args:
         folder: where.
-        config: what fits into JSON, with the name of the class under `"class"`.
-        tensors: what does not.
+        config: values for JSON, with the name of the class under `"class"`.
+        tensors: by name.
     """
     from safetensors.torch import save
 
     folder = Path(os.path.abspath(folder))
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if (folder.exists() and not folder.is_dir()) or not names <= {TENSORS, CONFIG}:
-        raise ModelError(f"{folder} must be new, or hold nothing but a model. It holds other things. Name another.")
+        raise ModelError(f"{folder} must be absent, empty or a model folder. It has other content. Name another.")
     # Copies, because safetensors refuses tensors that share memory.
     copies = {n: t.detach().cpu().clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}
     weights = save(copies)
-    facts = {"format": FORMAT, "version": VERSION, "library": _versions(), **config}
-    facts["sha256"] = _digest(facts, weights)
+    facts = add_header(FORMAT, VERSION, {"library": _versions(), **config}, weights)
     text = json.dumps(facts, indent=1, sort_keys=True, allow_nan=False)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary, old = (folder.with_name(f".{folder.name}.{kind}-{uuid.uuid4().hex[:8]}") for kind in ("new", "old"))
-    try:
-        temporary.mkdir()
-        for name, content in ((TENSORS, weights), (CONFIG, text.encode())):
-            write_flushed(temporary / name, content)
-        sync_folder(temporary)
-        if names:
-            os.rename(folder, old)
-        os.replace(temporary, folder)
-        sync_folder(folder.parent)
-    except BaseException:
-        if names and old.exists() and not folder.exists():
-            os.rename(old, folder)
-        raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+    write_folder(folder, {TENSORS: weights, CONFIG: text.encode()})
 
 
 def read_model(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Config and tensors of a model folder, if it is whole and of a version that is known; otherwise `ModelError`."""
+    """Config and tensors of a model folder, if it is complete and of a known version; otherwise `ModelError`."""
     from safetensors.torch import load as parse
 
     if not Path(folder).is_dir():
-        raise ModelError(f"{folder} must be a folder that `save` wrote. There is no such folder. Look at the path.")
-    text, weights = _read(folder, CONFIG, LARGEST_CONFIG), _read(folder, TENSORS, LARGEST_TENSORS)
+        raise ModelError(f"{folder} must be a folder that `save` wrote. There is no such folder. Check the path.")
+    text, weights = _read(folder, CONFIG, MAX_CONFIG_BYTES), _read(folder, TENSORS, MAX_TENSORS_BYTES)
     try:
-        facts = json.loads(text, parse_constant=_refuse)
+        headed = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as err:
         raise _unusable(folder, f"is damaged: {CONFIG} is not JSON ({err})") from None
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise _unusable(folder, f"is not a model: {CONFIG} does not say {FORMAT!r}")
-    if facts.get("version") != VERSION:
+    try:
+        facts = remove_header(FORMAT, VERSION, headed, weights)
+    except VersionError as err:
         raise ModelError(
-            f"The model in {folder} has format version {facts.get('version')!r}; this library reads version {VERSION}. "
-            "Load it with the library that wrote it, or fit it anew."
-        )
-    if facts.pop("sha256", None) != _digest(facts, weights):
-        raise _unusable(folder, "is damaged: its content does not match its checksum")
-    if int.from_bytes(weights[:8], "little") > LARGEST_HEADER:
-        raise _unusable(folder, f"is damaged: the header of {TENSORS} is larger than {LARGEST_HEADER} bytes")
+            f"The model in {folder} {err}. Load it with the library that wrote it, or fit it anew."
+        ) from None
+    except HeaderError as err:
+        raise _unusable(folder, str(err)) from None
+    if int.from_bytes(weights[:8], "little") > MAX_HEADER_BYTES:
+        raise _unusable(folder, f"is damaged: the header of {TENSORS} is larger than {MAX_HEADER_BYTES} bytes")
     try:
         tensors = parse(weights)
     except Exception as err:  # a damaged header can fail in any part of the parser
         raise _unusable(folder, f"is damaged: {TENSORS}: {err}") from None
-    for name in ("format", "version", "library"):
-        facts.pop(name, None)
+    facts.pop("library", None)
     return facts, tensors
 
 
-def _read(folder: str | os.PathLike, name: str, largest: int) -> bytes:
+def _read(folder: str | os.PathLike, name: str, max_bytes: int) -> bytes:
     path = Path(folder) / name
     if not path.is_file():  # a pipe or a device would never end
         raise _unusable(folder, f"has no file {name}")
-    if path.stat().st_size > largest:
-        raise _unusable(folder, f"is damaged: {name} is larger than {largest} bytes")
+    if path.stat().st_size > max_bytes:
+        raise _unusable(folder, f"is damaged: {name} is larger than {max_bytes} bytes")
     try:
         return path.read_bytes()
     except OSError as err:
         raise _unusable(folder, f"cannot be read: {err}") from None
-
-
-def _digest(facts: dict[str, Any], weights: bytes) -> str:
-    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode())
-    digest.update(hashlib.sha256(weights).digest())
-    return digest.hexdigest()
 
 
 def _versions() -> dict[str, str]:
@@ -146,4 +119,4 @@ def _refuse(constant: str) -> None:
 
 
 def _unusable(folder: str | os.PathLike, problem: str) -> ModelError:
-    return ModelError(f"The model in {folder} {problem}. Copy it again from where it was saved, or fit it anew.")
+    return ModelError(f"The model in {folder} {problem}. Copy it again from its source, or fit it anew.")

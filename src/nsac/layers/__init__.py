@@ -1,4 +1,4 @@
-"""The public layers."""
+"""Layers: NSAC, NAC, their attention, and the training objective."""
 
 from nsac.layers.attention import Attention as Attention
 from nsac.layers.inputs import Inputs as Inputs

@@ -18,7 +18,7 @@ from nsac.layers.pairs import Drive, Pairs, Selected, drive
 from nsac.layers.times import TimeReference, Times, last_token
 
 EXACT_UP_TO = 16384
-"""Longest sequence for which scoring every key costs less than the block search (measured, one CPU thread)."""
+"""Longest sequence for which scoring every key is faster than the block search (measured, one CPU thread)."""
 
 CHUNK_PAIRS = 2048
 """Query-key pairs per head that go through the circuit together; small enough to stay in cache."""
@@ -38,7 +38,7 @@ class Attention(nn.Module):
         d_model: sensory neurons of each kind (query, key, value), over all heads.
         num_heads: heads; must divide `d_model`.
         topk: keys each query attends to.
-        sparsity: share of synapses left out, 0.1 to 0.9.
+        sparsity: fraction of absent synapses, 0.1 to 0.9.
         readout: the queries: the `"last"` valid token, `"all"` tokens, or a number of learned queries.
         dynamics: `"ou"` (stochastic logits) or `"ode"` (deterministic).
         query_dim: features of a separate query, `input_dim` by default.
@@ -92,22 +92,23 @@ class Attention(nn.Module):
 
         motors, self._gates = DYNAMICS[dynamics]
         wiring = ncp_wiring(2 * (d_model // num_heads), motors, circuit_units, sparsity, seed)
-        rng, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
+        wiring_generator = np.random.default_rng(seed)
+        generator = torch.Generator().manual_seed(seed)
         n_time = 0 if time == "none" else 2 * len(CYCLES)
-        self.key = Sensory(input_dim, n_time, d_model, sparsity, rng, generator)
-        self.value = Sensory(input_dim, n_time, d_model, sparsity, rng, generator)
+        self.key = Sensory(input_dim, n_time, d_model, sparsity, wiring_generator, generator)
+        self.value = Sensory(input_dim, n_time, d_model, sparsity, wiring_generator, generator)
         if learned:
             self.query = nn.Parameter(torch.randn(readout, d_model, generator=generator))
         else:
-            # Selection has no gradient, so closeness in time must be built in: with equal time synapses the score of
+            # Selection has no gradient, so proximity in time must be built in: with equal time synapses the score of
             # two tokens contains a positive definite kernel of their times, largest at equal times.
             like = self.key if n_time else None
-            self.query = Sensory(self.query_dim or 0, n_time, d_model, sparsity, rng, generator, like)
+            self.query = Sensory(self.query_dim or 0, n_time, d_model, sparsity, wiring_generator, generator, like)
         self.backbone = Backbone(wiring, unfolds, generator)
         self.clock = Clock(num_heads)
 
     def check(self, inputs: Inputs) -> None:
-        """Raise a `ValueError` that names the argument, the rule and the remedy if anything does not fit."""
+        """Raise a `ValueError` with the argument, the rule and the remedy if the inputs do not fit the layer."""
         sizes = {"input_dim": self.input_dim, "query_dim": self.query_dim, "takes_times": self.time != "none"}
         values = inputs.x, inputs.times, inputs.mask, inputs.query, inputs.query_times, inputs.causal
         check_sequence(*values, **sizes)
@@ -116,7 +117,7 @@ class Attention(nn.Module):
                 check_dtype(name, value, self.clock.t_a.dtype)
 
     def noise_shape(self, inputs: Inputs) -> tuple[int, int, int, int]:
-        """(topk, B, H, Q): the standard normal numbers one draw takes."""
+        """(topk, B, H, Q), shape of the standard normal noise of one draw."""
         if inputs.query is not None:
             n_queries = inputs.query.shape[1]
         elif inputs.query_times is not None:
@@ -134,7 +135,7 @@ class Attention(nn.Module):
     def select(self, inputs: Inputs) -> Selected:
         """Sensory potentials of tokens and queries, and the keys of each query."""
         x, times, mask = inputs.x, inputs.times, inputs.mask
-        if mask is not None:  # nothing behind the mask, not even inf, may reach a product
+        if mask is not None:  # masked values, even infinite ones, must not enter a product
             x = x.masked_fill(mask[..., None], 0)
             times = None if times is None else times.expand(mask.shape).masked_fill(mask, 0)
         times, query_times = same_precision(times, inputs.query_times)
@@ -212,7 +213,7 @@ class Attention(nn.Module):
     def _select(
         self, q: Tensor, k: Tensor, mask: Tensor | None, positions: tuple[Tensor, Tensor] | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Keys per query, (K, B, H, Q), and which of them count; None stands for all."""
+        """Keys per query, (K, B, H, Q), and which of them are kept; None stands for all."""
         if k.shape[-1] <= self.topk and mask is None and positions is None:
             return None, None
         exact = self.selection == "exact" or (self.selection == "auto" and k.shape[-1] <= EXACT_UP_TO)

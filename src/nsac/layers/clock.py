@@ -12,13 +12,13 @@ from torch import Tensor, nn
 TimeMode = Literal["elapsed", "absolute", "none"]
 
 CYCLES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Cycles per `time_scale` of the time features: from one that never repeats inside a window to an eighth of it."""
+"""Cycles per `time_scale` of the time features: the slowest does not repeat in a window, the fastest has 8 periods."""
 
 POSITION_SCALE = 64.0
-"""Steps that count as one `time_scale` when no times are given: the features then resolve 8 to 256 steps."""
+"""Steps per `time_scale` when no times are given; periods of the features are then 8 to 256 steps."""
 
 T_MIN = 1e-6
-"""Smallest internal time. At 0 the logit has no variance, and the square root no finite slope."""
+"""Smallest internal time. At 0 the variance of the logit is 0, and the derivative of its square root infinite."""
 
 
 def time_features(tau: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ def first_valid(times: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def same_precision(times: Tensor | None, others: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """Times that can be compared: whole numbers, and pairs of different kinds, become double precision."""
+    """Times in one floating point type: integers, and pairs of different types, are converted to double precision."""
     if times is None:
         return times, others
     if others is None:
@@ -49,7 +49,8 @@ def same_precision(times: Tensor | None, others: Tensor | None) -> tuple[Tensor 
 class Clock(nn.Module):
     """Maps the sample's time to each head's internal time in (0, 1).
 
-    The slopes start evenly between -1 and 1, so that at first some heads forget with elapsed time and others diffuse.
+    Initial slopes are spaced evenly between -1 and 1: for some heads internal time falls with elapsed time, for others
+    it rises.
     """
 
     def __init__(self, num_heads: int):
@@ -58,6 +59,6 @@ class Clock(nn.Module):
         self.t_b = nn.Parameter(torch.zeros(num_heads))
 
     def forward(self, t_sample: Tensor | None) -> Tensor:
-        """(..., H or 1, Q) -> (..., H, Q); no time at all means `t_sample` = 1 and gives (H, 1)."""
+        """(..., H or 1, Q) -> (..., H, Q); None means `t_sample` = 1 and gives (H, 1)."""
         t_a, t_b = self.t_a[:, None], self.t_b[:, None]
         return torch.sigmoid(t_b - t_a if t_sample is None else t_b - t_a * t_sample).clamp(min=T_MIN)

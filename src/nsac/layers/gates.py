@@ -9,7 +9,7 @@ from torch.nn.functional import softplus
 from nsac.core import nac_logit, ou_moments
 
 GATE_MIN = 1e-5
-"""Added to the positive gates: a rate or a diffusion of exactly 0 has no closed form."""
+"""Added to the positive gates: at a rate or a diffusion of exactly 0 the closed form is undefined."""
 
 
 class Gates(NamedTuple):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Inputs:
-    """A batch of sequences and what is queried."""
+    """A batch of sequences and its queries."""
 
     x: Tensor
     """tokens, (B, T, features)"""
@@ -27,17 +27,17 @@ class Inputs:
 
     @property
     def hidden(self) -> Tensor:
-        """The mask, (B, T), with no token ignored if there is none."""
+        """The mask, (B, T); all False if none was given."""
         return self.x.new_zeros(self.x.shape[:2], dtype=torch.bool) if self.mask is None else self.mask
 
     @property
     def latest(self) -> Tensor | None:
-        """Index of the last valid token of each row, (B,); None: that is the last."""
+        """Index of the last valid token of each row, (B,); None without a mask: the last token."""
         if self.mask is None:
             return None
         return (torch.arange(self.x.shape[1], device=self.x.device) * ~self.mask).amax(-1)
 
 
 def take_rows(values: Mapping[str, Any], rows: Tensor) -> dict[str, Any]:
-    """Some rows of every tensor that has the batch first; what is the same for all rows stays."""
+    """Some rows of every tensor of two or more axes, whose first is the batch; other values stay as they are."""
     return {n: v[rows] if isinstance(v, Tensor) and v.ndim > 1 else v for n, v in values.items()}

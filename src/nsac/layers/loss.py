@@ -1,17 +1,19 @@
-"""The two-term objective: fit the data, and be less sure away from it."""
+"""The paper's two-term objective: likelihood, and a larger epistemic variance on out-of-distribution surrogates."""
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nsac._checks import check_int
+from nsac.layers.inputs import take_rows
 from nsac.uncertainty.surrogate import Surrogate, make_surrogate
 
 RELATIVE_EPS = 1e-6
-"""Floor of the OOD variance, as a share of the target's variance. An absolute one would depend on the unit of y, and a
-large one would let both variances fall to 0 without a cost."""
+"""Minimum of the OOD variance, over the variance of the target. An absolute one would depend on the unit of y; with a
+large one both variances could collapse to 0 at no cost."""
 
 
 class NSACLoss(nn.Module):
@@ -21,11 +23,11 @@ class NSACLoss(nn.Module):
     go through the layer together with it. After a call, `parts` holds `nll`, `reg`, `var_id` and `var_ood`, detached.
 
     Args:
-        reg_weight: lambda. 0 leaves the second term out.
+        reg_weight: lambda; 0 for no second term.
         num_samples: draws per row.
-        ood_mean, ood_std: of the Gaussian perturbation; inputs are thought to be standardised.
+        ood_mean, ood_std: mean and standard deviation of the Gaussian perturbation of standardised inputs.
         surrogate: `"gaussian"`, `"shuffle"`, `"adversarial"`, or a function (x, epistemic, generator) -> x.
-        ood_fraction: surrogates per row of the batch. Fewer cost less and estimate the same expectation.
+        ood_fraction: surrogates per row of the batch. Fewer are cheaper, and the expectation is the same.
     """
 
     def __init__(
@@ -40,7 +42,7 @@ class NSACLoss(nn.Module):
         super().__init__()
         check_int("num_samples", num_samples, minimum=2)
         if not reg_weight >= 0:
-            raise ValueError(f"`reg_weight` must be at least 0. Got {reg_weight} instead. 0 leaves the term out.")
+            raise ValueError(f"`reg_weight` must be at least 0. Got {reg_weight} instead. 0 omits the term.")
         if not 0 < ood_fraction <= 1:
             raise ValueError(f"`ood_fraction` must be above 0 and at most 1. Got {ood_fraction} instead.")
         self.reg_weight, self.num_samples, self.ood_fraction = reg_weight, num_samples, ood_fraction
@@ -48,29 +50,29 @@ class NSACLoss(nn.Module):
         self.parts: dict[str, Tensor] = {}
 
     def forward(
-        self, layer: Callable, x: Tensor, y: Tensor, generator: torch.Generator | None = None, **inputs
+        self, layer: Callable, x: Tensor, y: Tensor, generator: torch.Generator | None = None, **inputs: Any
     ) -> Tensor:
         """Scalar loss.
 
         Args:
             layer: `NSAC`, or any model that takes `x`, `num_samples` and `generator` and returns draws.
             x: (B, T, F).
-            y: targets, shaped as one draw of the mean; NaN where nothing was observed, which is left out.
+            y: targets, shaped as one draw of the mean; NaN where no target was observed (ignored).
             generator: source of all noise.
-            **inputs: what else the layer takes (`times`, `mask`, `query_times`, ...); tensors of two or more axes have
-                the batch first.
+            **inputs: other arguments of the layer (`times`, `mask`, `query_times`, ...); the first axis of tensors with
+                two or more axes is the batch.
         """
         batch = len(x)
-        every, some = x, {}
+        with_surrogates = x
         if self.reg_weight:
-            share = min(batch, max(2, round(self.ood_fraction * batch)))  # two, for shuffling takes two
-            rows = torch.randperm(batch, generator=generator, device=x.device)[:share]
-            some = {name: _rows(value, rows) for name, value in inputs.items()}
-            mask = some.get("mask")  # what is masked must not get into a surrogate
+            n_surrogates = min(batch, max(2, round(self.ood_fraction * batch)))  # shuffling needs 2
+            rows = torch.randperm(batch, generator=generator, device=x.device)[:n_surrogates]
+            some = take_rows(inputs, rows)
+            mask = some.get("mask")  # masked values must not enter a surrogate
             known = x[rows] if mask is None else x[rows].masked_fill(mask[..., None], 0)
-            every = torch.cat([x, self._surrogates(layer, known, some, generator)])
-            inputs = {name: _join(value, some[name]) for name, value in inputs.items()}
-        draws = layer(every, num_samples=self.num_samples, generator=generator, **inputs)
+            with_surrogates = torch.cat([x, self._surrogates(layer, known, some, generator)])
+            inputs = {name: _concatenate(value, some[name]) for name, value in inputs.items()}
+        draws = layer(with_surrogates, num_samples=self.num_samples, generator=generator, **inputs)
         if draws.mean[:, :batch].shape[1:] != y.shape:
             raise ValueError(
                 f"`y` must have the shape of one draw of the mean, {tuple(draws.mean[0, :batch].shape)}. "
@@ -88,7 +90,9 @@ class NSACLoss(nn.Module):
         self.parts |= {"reg": reg.detach(), "var_ood": var_ood.detach()}
         return nll + self.reg_weight * reg
 
-    def _surrogates(self, layer, x, inputs, generator) -> Tensor:
+    def _surrogates(
+        self, layer: Callable, x: Tensor, inputs: dict[str, Any], generator: torch.Generator | None
+    ) -> Tensor:
         def epistemic(z: Tensor) -> Tensor:
             draws = layer(z, num_samples=self.num_samples, generator=generator, **inputs)
             return draws.mean.var(0, correction=0).flatten(1).mean(1)
@@ -98,7 +102,7 @@ class NSACLoss(nn.Module):
 
 
 def gaussian_nll(mean: Tensor, log_std: Tensor, y: Tensor) -> Tensor:
-    r"""Mean of $\frac12[\log 2\pi + 2s + (y - \mu)^2 e^{-2s}]$, with $s$ = `log_std`, over known targets."""
+    r"""Mean of $\frac12[\log 2\pi + 2s + (y - \mu)^2 e^{-2s}]$, with $s$ = `log_std`, over observed targets."""
     known, y = fill_missing_targets(y, mean)
     return 0.5 * mean_over_observed(
         math.log(2 * math.pi) + 2 * log_std + (y - mean) ** 2 * torch.exp(-2 * log_std), known
@@ -106,9 +110,9 @@ def gaussian_nll(mean: Tensor, log_std: Tensor, y: Tensor) -> Tensor:
 
 
 def fill_missing_targets(y: Tensor, value: Tensor) -> tuple[Tensor | None, Tensor]:
-    """Which targets are known (None: all of them), and the targets with `value`, as a constant, where one is NaN.
+    """Which targets are observed (None: all of them), and the targets with missing ones replaced by a detached `value`.
 
-    A NaN that is only weighed by 0 would still be NaN in the gradient.
+    Replacing is necessary: a NaN times 0 would still be NaN in the gradient.
     """
     known = ~y.isnan()
     if torch.compiler.is_compiling() or not known.all():
@@ -117,15 +121,11 @@ def fill_missing_targets(y: Tensor, value: Tensor) -> tuple[Tensor | None, Tenso
 
 
 def mean_over_observed(terms: Tensor, known: Tensor | None) -> Tensor:
-    """Mean of the terms, (..., *targets), whose target is known; 0 if none is."""
+    """Mean of the terms, (..., *targets), whose target is observed; 0 if none is."""
     if known is None:
         return terms.mean()
     return (terms * known).sum() / (known.sum() * (terms.numel() // known.numel())).clamp(min=1)
 
 
-def _rows(value, rows):
-    return value[rows] if isinstance(value, Tensor) and value.ndim > 1 else value
-
-
-def _join(value, more):
+def _concatenate(value: Any, more: Any) -> Any:
     return torch.cat([value, more]) if isinstance(value, Tensor) and value.ndim > 1 else value

@@ -1,4 +1,4 @@
-"""NAC, the deterministic sibling."""
+"""NAC: deterministic attention."""
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +12,8 @@ from nsac.layers.inputs import Inputs
 class NAC(nn.Module):
     r"""Neuronal Attention Circuit: attention whose logits solve $da/dt = \gamma - \omega a$ in closed form.
 
-    It has no noise and no draws, and is the penultimate layer of methods that add an uncertainty of their own. The
-    arguments are those of `Attention`.
+    It has no noise and no draws; other uncertainty methods use it as their penultimate layer. The arguments are those
+    of `Attention`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Epistemic variance from input novelty: a Gaussian process that has seen the training inputs, and no targets."""
+"""Epistemic variance from input novelty: the posterior variance of a Gaussian process, which depends on no target."""
 
 import math
 from collections.abc import Callable
@@ -9,26 +9,26 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 NUM_FEATURES, NUM_DIRECTIONS = 256, 32
-"""Random features, and directions kept among them: those about which the training inputs say least. More cost more
-and are no better: the others are known everywhere."""
+"""Random features, and the number of directions kept: those with the largest posterior variance. More are slower and no
+better, as the posterior variance along the others is small everywhere."""
 
 KERNEL_LENGTH = 4.0
 """Length scale of the kernel, in typical distances between neighbours."""
 
 NOISE_SHARE = 0.01
-"""Noise variance of the process over its prior variance: how soon a few neighbours suffice."""
+"""Noise variance of the process over its prior variance: how many neighbours make the posterior variance small."""
 
 SHRINKAGE = 0.01
-"""Added to the variances of the principal axes before they are equalised: one that hardly varies is mostly noise."""
+"""Added to the variances of the principal axes before they are equalised: axes of small variance are mostly noise."""
 
 MAX_TRAINING_INPUTS, MAX_DISTANCE_INPUTS, NUM_PROTOTYPES = 20_000, 1_000, 1_000
-"""Training inputs in use, those whose distances set the unit, and those kept to measure distances to."""
+"""Maximum numbers of training inputs in use, of those whose distances set the unit of distance, and of those kept."""
 
 TYPICAL_NEIGHBOUR = 5
 """Rank of the neighbour whose distance is typical."""
 
 MIN_SQUARED_DISTANCE, MIN_POSTERIOR_SHARE = 1e-3, 1e-6
-"""Smallest squared distance and smallest r that count: below, inputs are equally well known."""
+"""Smallest squared distance and smallest r; below, inputs count as equally well known."""
 
 MAX_PRIOR_VARIANCE = 9.0
 """Largest prior variance, in units of the target's."""
@@ -51,8 +51,8 @@ class Epistemic(NamedTuple):
 class Novelty(nn.Module):
     r"""Variance of the mean from the novelty of an input, without trained weights.
 
-    The posterior variance of a Gaussian process, which needs only the training inputs, as a share of its value where
-    nothing is known:
+    Novelty uses the posterior variance of a Gaussian process, which needs only the training inputs, over its value far
+    from all of them:
 
     $$r(x) = \varphi^T S\,\varphi \Big/ \tfrac1R \mathrm{tr}\,S, \qquad S = \big(I + \Phi^T\Phi/\sigma^2\big)^{-1},
     \qquad \varphi(x) = \sqrt{2/R}\,\cos(\Omega z + b), \qquad z = W(x - m),$$
@@ -65,9 +65,9 @@ class Novelty(nn.Module):
     P = \min\big(\tfrac12 (1 + |z|^2/D), 9\big) .$$
 
     Near the data V is proportional to the amplitude a. Far away it is P whatever a is: the variance of a standardised
-    target, 1, among the training inputs, and larger outside, as for a straight line that was not observed there. The
-    noise of the target is unknown there too: its variance is at least V/P times the typical one. Everything is closed
-    form: one pass over the training inputs.
+    target, 1, among the training inputs, and larger outside, as for an extrapolated straight line. The noise of the
+    target is unknown there too: its variance is at least V/P times the typical one. Everything is closed form, in one
+    pass over the training inputs.
 
     Args:
         input_dim: numbers that describe an input, D.
@@ -80,10 +80,10 @@ class Novelty(nn.Module):
     frequency: Tensor
     phase: Tensor
     factor: Tensor
-    kept: Tensor
+    kept: Tensor  # prototypes: training inputs to which distances are measured
     scale: Tensor
     log_amplitude: Tensor
-    usual: Tensor
+    usual: Tensor  # typical aleatoric variance of each output
 
     def __init__(self, input_dim: int, output_dim: int, seed: int = 0):
         super().__init__()
@@ -96,7 +96,7 @@ class Novelty(nn.Module):
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("kept", torch.zeros(NUM_PROTOTYPES, input_dim))
         self.register_buffer("log_amplitude", torch.tensor(-math.inf))  # not calibrated yet
-        self.register_buffer("usual", torch.ones(output_dim))  # typical variance of the noise
+        self.register_buffer("usual", torch.ones(output_dim))
 
     @property
     def calibrated(self) -> bool:
@@ -108,68 +108,70 @@ class Novelty(nn.Module):
         """Set the process from descriptions of the training inputs, (rows, queries, input_dim)."""
         generator = torch.Generator().manual_seed(seed)
         rows, queries, _ = known.shape
-        apart = known[torch.arange(rows), torch.arange(rows) % queries]  # queries of one row are close in any case
-        apart = apart[torch.randperm(rows, generator=generator)[:MAX_DISTANCE_INPUTS]].double()
+        one_per_row = known[torch.arange(rows), torch.arange(rows) % queries]  # queries of one row are similar
+        one_per_row = one_per_row[torch.randperm(rows, generator=generator)[:MAX_DISTANCE_INPUTS]].double()
         known = known.flatten(0, 1)
         known = known[torch.randperm(len(known), generator=generator)[:MAX_TRAINING_INPUTS]].double()
         std, centre = torch.std_mean(known, 0, correction=0)
         std = torch.where(std > 1e-9, std, 1.0)
         scaled = (known - centre) / std
         variances, axes = torch.linalg.eigh(scaled.T @ scaled / len(scaled))
-        few = known.shape[1] / (known.shape[1] + rows)  # with fewer rows than inputs, variances are poor estimates
+        few = known.shape[1] / (known.shape[1] + rows)  # with fewer rows than inputs, estimated variances are poor
         whiten = axes / ((1 - few) * variances.clamp(min=0) + max(few, SHRINKAGE)).sqrt() / std[:, None]
-        unit = _typical_distance((apart - centre) @ whiten)
-        whiten = whiten / unit  # distances are in that unit from here on
+        unit = _typical_distance((one_per_row - centre) @ whiten)
+        whiten = whiten / unit  # from here on distances are in this unit
         self.scale = unit.to(self.scale)
-        self.centre, self.whiten = centre.to(self.centre), whiten.to(self.whiten).contiguous()  # as when it is loaded
+        self.centre, self.whiten = (
+            centre.to(self.centre),
+            whiten.to(self.whiten).contiguous(),
+        )  # contiguous, as after loading: products then agree to the bit
         self.kept = self._white(known[torch.arange(NUM_PROTOTYPES) % len(known)].to(self.centre)).contiguous()
         features = self._features(self._white(known.to(self.centre))).double()
         precision, axes = torch.linalg.eigh(features.T @ features / NOISE_SHARE)  # in ascending order
-        left = 1 / (1 + precision[:NUM_DIRECTIONS].clamp(min=0))
-        self.factor = (
-            (axes[:, :NUM_DIRECTIONS] * (left / left.sum() * NUM_FEATURES).sqrt()).contiguous().to(self.factor)
-        )
+        posterior = 1 / (1 + precision[:NUM_DIRECTIONS].clamp(min=0))
+        factor = axes[:, :NUM_DIRECTIONS] * (posterior / posterior.sum() * NUM_FEATURES).sqrt()
+        self.factor = factor.contiguous().to(self.factor)
 
     @torch.no_grad()
     def calibrate(self, error: Tensor, aleatoric: Tensor, novelty: Tensor, prior: Tensor, train_rows: int) -> None:
-        """Set the amplitude from validation rows: what the aleatoric variance leaves of the squared error.
+        """Set the amplitude on validation rows: aleatoric plus epistemic variance is the squared error, on average.
 
-        On average, but no more than brings the median of error over variance to that of a Gaussian: a few rows with
-        large errors must not widen all the others.
+        The amplitude is smaller if a smaller one brings the median of squared error over variance to that of a
+        Gaussian: a few rows with large errors must not widen the intervals of all others.
 
         Args:
             error: squared errors, (..., outputs); NaN where no target was observed.
             aleatoric: variance of the noise, likewise.
-            novelty, prior: what `forward` gives, to be broadcast against the errors.
+            novelty, prior: results of `forward`, broadcast against the errors.
             train_rows: number of training rows.
         """
-        least = min(MIN_EPISTEMIC_SHARE / train_rows**0.5, MIN_EPISTEMIC_SHARE_CAP)
-        share = (error.nanmean() - aleatoric.nanmean()).clamp(
-            min=least * error.nanmean().item(), max=MAX_EPISTEMIC_VARIANCE
+        min_share = min(MIN_EPISTEMIC_SHARE / train_rows**0.5, MIN_EPISTEMIC_SHARE_CAP)
+        target_variance = (error.nanmean() - aleatoric.nanmean()).clamp(
+            min=min_share * error.nanmean().item(), max=MAX_EPISTEMIC_VARIANCE
         )
-        ratio = min((1 - least) * (error / aleatoric).nanmedian().item(), CHI_SQUARED_MEDIAN)
+        ratio = min((1 - min_share) * (error / aleatoric).nanmedian().item(), CHI_SQUARED_MEDIAN)
         usual = aleatoric.flatten(0, -2).nanmean(0)
         usual = self.usual = usual.nan_to_num(nan=usual.nanmean().item())  # an output may have no observed target
 
         def enough(variance: Tensor) -> bool:
             total = torch.maximum(aleatoric, usual * variance / prior) + variance
-            return bool(variance.mean() > share) or (error / total).nanmedian().item() < ratio
+            return bool(variance.mean() > target_variance) or (error / total).nanmedian().item() < ratio
 
         self.set_amplitude(novelty, prior, enough)
 
     def forward(self, described: Tensor) -> tuple[Tensor, Tensor]:
         """Novelty u and prior variance P, both (...), of described inputs (..., input_dim)."""
         white = self._white(described)
-        flat = white.flatten(0, -2)  # |a - b|^2 as |a|^2 + |b|^2 - 2 a b: the cancellation stays below the minimum
+        flat = white.flatten(0, -2)  # |a - b|^2 = |a|^2 + |b|^2 - 2 a b; rounding errors stay below the minimum
         least = torch.addmm(self.kept.square().sum(-1), flat, self.kept.T, alpha=-2).amin(-1)
         nearest = (flat.square().sum(-1) + least).view(white.shape[:-1])
         posterior = (self._features(white) @ self.factor).square().sum(-1)
         u = posterior.clamp(min=MIN_POSTERIOR_SHARE) * nearest.clamp(min=MIN_SQUARED_DISTANCE)
-        size = white.square().mean(-1) * self.scale**2  # of an average training input: 1
+        size = white.square().mean(-1) * self.scale**2  # 1 for an average training input
         return u, ((1 + size) / 2).clamp(max=MAX_PRIOR_VARIANCE)
 
     def variance(self, novelty: Tensor, prior: Tensor) -> Tensor:
-        """V, from what `forward` gives."""
+        """V, from the results of `forward`."""
         return prior * torch.sigmoid(self.log_amplitude + novelty.log())
 
     def epistemic(self, described: Tensor) -> Epistemic:
@@ -179,7 +181,7 @@ class Novelty(nn.Module):
         return Epistemic(prior * log_share.exp(), (log_share.unsqueeze(-1) + self.usual.log()) / 2)
 
     def set_amplitude(self, novelty: Tensor, prior: Tensor, enough: Callable[[Tensor], bool]) -> None:
-        """The largest amplitude whose V over some inputs is not `enough`, by bisection: `enough` must be monotone."""
+        """Set the largest amplitude whose V is not `enough`, by bisection; `enough` must be monotone in V."""
         low, high = -40.0, 40.0
         for _ in range(40):
             middle = (low + high) / 2

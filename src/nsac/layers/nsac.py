@@ -1,4 +1,4 @@
-"""NSAC: attention with Ornstein-Uhlenbeck logits, and draws of mean and log standard deviation on top."""
+"""NSAC: attention with Ornstein-Uhlenbeck logits, and draws of mean and log standard deviation."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -44,7 +44,7 @@ class NSAC(nn.Module):
         d_model: sensory neurons of each kind (query, key, value), over all heads.
         num_heads: heads; must divide `d_model`.
         topk: keys each query attends to.
-        sparsity: share of synapses left out, 0.1 to 0.9.
+        sparsity: fraction of absent synapses, 0.1 to 0.9.
         readout: the queries: the `"last"` valid token, `"all"` tokens, or a number of learned queries.
         head: `"linear"` or `"paper"`.
         hidden: neurons of the linear head's hidden layers.
@@ -196,7 +196,7 @@ class NSAC(nn.Module):
                 "Build the layer with head='linear', or train the paper's epistemic variance with NSACLoss."
             )
         if "y" not in validation:
-            raise ValueError(f"`validation` must hold the targets 'y'. Got {sorted(validation)} instead.")
+            raise ValueError(f"`validation` must contain the targets 'y'. Got {sorted(validation)} instead.")
         self.novelty = None
         rows = len(train["x"])
         order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))[:MAX_TRAINING_INPUTS].sort().values
@@ -230,7 +230,7 @@ class NSAC(nn.Module):
         query_times: Tensor | None = None,
         causal: bool = False,
     ) -> dict[str, Tensor]:
-        """Potentials of every cell in the noise-free pass, to look inside.
+        """Potentials of every cell in the noise-free pass, for inspection.
 
         Returns:
             q, k, v: (B, H, Q or T, D), sensory neurons.
@@ -276,7 +276,7 @@ class NSAC(nn.Module):
         return Novelty(dim, self.output_dim, self.seed).to(device=like.device, dtype=like.dtype)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Weights that were saved after `fit_novelty` bring their novelty along."""
+        """Create the novelty if the weights were saved after `fit_novelty`."""
         if f"{prefix}novelty.centre" in state_dict and self.novelty is None and self.head == "linear":
             self.novelty = self._new_novelty()
         super()._load_from_state_dict(state_dict, prefix, *args)

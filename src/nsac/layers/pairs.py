@@ -1,4 +1,4 @@
-"""Query-key pairs: what is selected, and the circuit on each pair."""
+"""Query-key pairs: the selected keys, and the circuit on each pair."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class Selected(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """What is known of each query-key pair; pairs are the last four axes, (K, B, H, Q)."""
+    """Quantities of each query-key pair; pairs are the last four axes, (K, B, H, Q)."""
 
     potentials: Potentials
     t: Tensor  # internal time
@@ -44,7 +44,7 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class Drive:
-    """What is computed once per query and once per key, before pairs are formed. `rows` are slices of queries."""
+    """Quantities computed once per query and once per key, before pairs are formed. `rows` are slices of queries."""
 
     selected: Selected
     from_query: Tensor
@@ -52,12 +52,12 @@ class Drive:
     from_key: Tensor
     """(inter, B, H, T), the keys' half; the keys themselves, (D, B, H, T), if `key_weight` is given"""
     key_weight: Tensor | None
-    """(inter, D), to be applied after keys are fetched, if that moves fewer numbers"""
+    """(inter, D), applied after keys are gathered, if that moves fewer numbers"""
 
     def potentials(self, backbone: Backbone, rows: slice) -> tuple[Potentials, Tensor]:
         """Potentials of the circuit and values, (cells, K, B, H, q); every operation runs along the batch."""
         index = self._flat_index(rows)
-        from_key, values = self._fetch(self.from_key, index), self._fetch(self.selected.v, index)
+        from_key, values = self._gather(self.from_key, index), self._gather(self.selected.v, index)
         if self.key_weight is not None:
             from_key = _project(self.key_weight, from_key)
         return backbone(self.from_query[:, None, ..., rows], from_key), values
@@ -72,24 +72,24 @@ class Drive:
         query_time, clock = self.query_time(rows), self.selected.key_clock
         if query_time is None or clock is None:
             return None
-        key_time = self._fetch(clock[None, :, None].expand_as(self.selected.v[:1]), self._flat_index(rows))
+        key_time = self._gather(clock[None, :, None].expand_as(self.selected.v[:1]), self._flat_index(rows))
         return (query_time - key_time[0]).abs()
 
     def keep(self, rows: slice) -> Tensor | None:
-        """Which pairs count; None: all."""
+        """Which pairs are kept; None: all."""
         return None if self.selected.keep is None else self.selected.keep[..., rows]
 
     def _flat_index(self, rows: slice) -> Tensor | None:  # k b h q -> b h (k q)
         index = self.selected.index
         return None if index is None else index[..., rows].permute(1, 2, 0, 3).flatten(2)
 
-    def _fetch(self, known: Tensor, index: Tensor | None) -> Tensor:
-        """What is known of the selected keys: (C, B, H, T) -> (C, K, B, H, q)."""
+    def _gather(self, per_key: Tensor, index: Tensor | None) -> Tensor:
+        """Values of the selected keys: (C, B, H, T) -> (C, K, B, H, q)."""
         if index is None:
-            return known.movedim(-1, 1).unsqueeze(-1)
-        fetched = known.gather(-1, index.expand(len(known), -1, -1, -1))
-        fetched = fetched.unflatten(-1, (self.selected.n_selected, -1)).movedim(-2, 1)
-        return fetched.contiguous()  # what follows is elementwise over pairs; strides would cost it tenfold
+            return per_key.movedim(-1, 1).unsqueeze(-1)
+        gathered = per_key.gather(-1, index.expand(len(per_key), -1, -1, -1))
+        gathered = gathered.unflatten(-1, (self.selected.n_selected, -1)).movedim(-2, 1)
+        return gathered.contiguous()  # the elementwise operations that follow are ten times slower on strided memory
 
 
 def drive(backbone: Backbone, selected: Selected) -> Drive:

@@ -1,4 +1,4 @@
-"""The linear read-out of stochastic attention: nonlinear in what is the same for all draws, linear in the draws."""
+"""Read-out of stochastic attention: linear in the draws, nonlinear in the quantities that all draws share."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,10 @@ from nsac.layers.init import seeded_linear, seeded_mlp
 from nsac.layers.novelty import Epistemic
 
 LOG_STD_RANGE = (-10.0, 3.0)
-"""Range of the logarithm of a standard deviation; far from the data a linear read-out would leave every scale."""
+"""Range of the logarithm of a standard deviation; far from the data a linear read-out is unbounded."""
 
-MIN_SPREAD = 1e-6
-"""Standard deviation of the mean below which draws count as equal: noise in the logits has no effect there."""
-
+MIN_DRAW_STD = 1e-6
+"""Standard deviation over draws of the mean below which draws count as equal."""
 
 Attend = Callable[[Tensor | None, Project | None], Tensor]
 
@@ -77,31 +76,32 @@ class LinearReader(nn.Module):
         Args:
             attend: attended values under some noise and projection; `Attention.attend` of selected keys.
             query: (B, Q, query_dim).
-            noise: of the logits, (N, topk, B or 1, H, Q); None in the noise-free pass, which has no `epistemic`.
+            noise: noise of the logits, (N, topk, B or 1, H, Q); None in the noise-free pass, which has no `epistemic`.
             skip: (B, Q, skip_dim).
             epistemic: if given, the variance over draws of the mean, averaged over outputs, is scaled to its
                 `variance`, and standard deviations are at least its minimum.
         """
         read = self._project_values if self.project_values else self._read_attended
         mean, log_std = read(attend, query, noise).chunk(2, -1)
-        straight = self.skip(skip) if self.skip is not None and skip is not None else None
+        direct = self.skip(skip) if self.skip is not None and skip is not None else None
         if self.join_queries:
             mean, log_std = _join(mean), _join(log_std)
-            straight = None if straight is None else _join(straight)
+            direct = None if direct is None else _join(direct)
         low, high = LOG_STD_RANGE
         if epistemic is None or noise is None:
             log_std = log_std.clamp(low, high)
         else:
             variance, min_log_std = epistemic()
-            mean = scale_spread(mean, variance.unsqueeze(-1), noise[:, 0, :, 0, : mean.shape[-2]].unsqueeze(-1))
+            mean = scale_draws(mean, variance.unsqueeze(-1), noise[:, 0, :, 0, : mean.shape[-2]].unsqueeze(-1))
             log_std = torch.maximum(log_std, min_log_std.clamp(min=low)).clamp(max=high)
-        mean = mean if straight is None else mean + straight
+        mean = mean if direct is None else mean + direct
         return (mean.squeeze(-2), log_std.squeeze(-2)) if self.join_queries else (mean, log_std)
 
     def _project_values(self, attend: Attend, query: Tensor, noise: Tensor | None) -> Tensor:
         """Gate and W are applied to the values before they are weighed."""
         weight = self.attended.weight.unflatten(-1, (self.num_heads, -1))  # c h d
-        narrow, hidden = weight.shape[0] <= weight.shape[2], []
+        narrow = weight.shape[0] <= weight.shape[2]
+        hidden = []
 
         def project(values: Tensor, expected: Tensor, rows: slice) -> Tensor:
             known = torch.cat([query[:, rows], expected.permute(1, 3, 2, 0).flatten(-2)], -1)  # b q (e + h d)
@@ -111,7 +111,7 @@ class LinearReader(nn.Module):
             return _apply_per_head(weight, gated) if narrow else gated
 
         out = attend(noise, project)
-        if narrow:  # what is left is the sum over heads, as a product because that is fastest
+        if narrow:  # the sum over heads remains; a matrix product is the fastest way to compute it
             eye = torch.eye(len(weight), dtype=out.dtype, device=out.device)
             out = linear(out, eye.repeat(1, self.num_heads), self.attended.bias)
         else:
@@ -145,14 +145,14 @@ def join_queries(outputs: Tensor) -> Tensor:  # n b q o -> n b (o q)
     return outputs.mT.flatten(-2)
 
 
-def scale_spread(mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:  # n b q o, b q 1, n b q 1 -> n b q o
+def scale_draws(mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:  # n b q o, b q 1, n b q 1 -> n b q o
     """Scale draws about their mean so that their variance is `variance`, on average over outputs.
 
-    To first order a draw differs from the mean in proportion to psi, so this scales psi, query by query. Beyond first
-    order, where softmax would saturate, it is exact, and the mean stays what it was. Where draws do not differ, since
-    a query has one key or none, the noise itself takes their place.
+    To first order the difference of a draw to the mean is proportional to psi, so this scales psi, query by query. The
+    result is exact beyond first order too, and the mean does not change. Where draws are equal, because a query has
+    at most one key, the noise itself is used.
     """
     centre = mean.mean(0)
-    away = torch.add(mean - centre, noise - noise.mean(0), alpha=MIN_SPREAD)
-    spread = away.square().mean((0, -1)).unsqueeze(-1)
-    return torch.addcmul(centre, away, (variance / spread.clamp(min=MIN_SPREAD**4)).sqrt())
+    difference = torch.add(mean - centre, noise - noise.mean(0), alpha=MIN_DRAW_STD)
+    draw_variance = difference.square().mean((0, -1)).unsqueeze(-1)
+    return torch.addcmul(centre, difference, (variance / draw_variance.clamp(min=MIN_DRAW_STD**4)).sqrt())

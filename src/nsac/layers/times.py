@@ -15,19 +15,21 @@ class Times:
     features: Tensor | None
     """(B, T, F), Fourier features; None in a layer without times"""
     clock: Tensor | None
-    """(B, T), the time that the internal clock reads; None: no times were given"""
+    """(B, T), input of the internal clock; None: no times were given"""
     order: Tensor | None
-    """(B, T) or (T,), what `causal` compares"""
+    """(B, T) or (T,), positions that `causal` compares"""
 
     def take(self, index: Tensor | None) -> "Times":
         """The times of one token per row, (B, 1): that of `index`, (B,), or the last."""
-        order = self.order if self.order is not None and self.order.ndim == 2 else None  # no times: nothing is later
+        order = (
+            self.order if self.order is not None and self.order.ndim == 2 else None
+        )  # without times no token is later
         return Times(last_token(self.features, index), last_token(self.clock, index), last_token(order, index))
 
 
 @dataclass(frozen=True)
 class TimeReference:
-    """Turns raw times into `Times`. Shifting all times changes nothing, and no later token is seen.
+    """Turns raw times into `Times`. The result is invariant to shifts of all times and does not depend on later tokens.
 
     Args:
         mode: `"elapsed"`, `"absolute"` or `"none"`.
@@ -45,7 +47,7 @@ class TimeReference:
         order = torch.arange(n_keys, device=x.device) if times is None else times.expand(batch, -1)
         if self.mode == "none":
             return Times(None, None, order), Times(None, None, query_times)
-        wide = torch.promote_types(x.dtype, torch.float32)  # half precision cannot count to 1000
+        wide = torch.promote_types(x.dtype, torch.float32)  # half precision cannot represent every position
         raw = torch.arange(n_keys, device=x.device, dtype=wide) if times is None else times
         raw = raw.expand(batch, n_keys)
         first = first_valid(raw, mask)

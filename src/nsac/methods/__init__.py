@@ -1,10 +1,12 @@
-"""Ways of being uncertain: one file each, one contract, one registry."""
+"""Uncertainty methods: one file each, one interface, one registry."""
 
 from nsac.methods.base import METHODS as METHODS
 from nsac.methods.base import AbstractMethod as AbstractMethod
 from nsac.methods.base import AbstractSolved as AbstractSolved
 from nsac.methods.base import AbstractTrainable as AbstractTrainable
 from nsac.methods.base import method as method
+from nsac.methods.baselines import Persistence as Persistence
+from nsac.methods.baselines import Seasonal as Seasonal
 from nsac.methods.de import DeepEnsemble as DeepEnsemble
 from nsac.methods.der import DeepEvidential as DeepEvidential
 from nsac.methods.fit import fit as fit
@@ -12,8 +14,6 @@ from nsac.methods.gbm import QuantileBoosting as QuantileBoosting
 from nsac.methods.gmle import GaussianMLE as GaussianMLE
 from nsac.methods.mcd import MCDropout as MCDropout
 from nsac.methods.mean import TrainingMean as TrainingMean
-from nsac.methods.naive import Persistence as Persistence
-from nsac.methods.naive import Seasonal as Seasonal
 from nsac.methods.nsac import NSACMethod as NSACMethod
 from nsac.methods.problem import AbstractProblem as AbstractProblem
 from nsac.methods.problem import FrameProblem as FrameProblem

@@ -1,4 +1,4 @@
-"""The contract: what a way of being uncertain must do, and the registry of those we have."""
+"""The interface of uncertainty methods, and their registry."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from nsac.uncertainty import Prediction
 
 
 class AbstractMethod(nn.Module, ABC):
-    """A way of being uncertain. Parameters and buffers are all its state."""
+    """An uncertainty method. Parameters and buffers are its whole state."""
 
     name: ClassVar[str]
     """its name in the registry"""
     has_epistemic: ClassVar[bool]
-    """whether its epistemic variance can be other than 0"""
+    """whether its epistemic variance can differ from 0"""
     kinds: ClassVar[tuple[Kind, ...]] = ("table", "series", "windows", "frames")
-    """which data it can take"""
+    """kinds of data it supports"""
 
     def __init__(self, problem: AbstractProblem):
         super().__init__()
@@ -32,16 +32,15 @@ class AbstractMethod(nn.Module, ABC):
 
     @abstractmethod
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """Gaussian predictions, (N, B, ...); N is `num_samples`, or what the method has.
+        """Gaussian predictions, (N, B, ...); N is `num_samples`, or fixed by the method.
 
-        A draw is one function: its noise is shared by all rows, so a row's prediction does not depend on the batch.
+        All rows share the noise of a draw, so the prediction of a row does not depend on the other rows.
         """
 
     def target(self, batch: Batch) -> Tensor:
         """The batch's `y`, with the outputs as its last axis; finite, or NaN if targets may be missing."""
-        y, shape = batch["y"], (len(batch["x"]), self.problem.output_dim)
-        if self.problem.has_query_axis:
-            shape = (shape[0], -1, shape[1])
+        y, rows, output_dim = batch["y"], len(batch["x"]), self.problem.output_dim
+        shape = (rows, -1, output_dim) if self.problem.has_query_axis else (rows, output_dim)
         check_shape("y", y, "(rows, [queries,] outputs)", shape, hint=" For one output add an axis: `y[:, None]`.")
         if self.problem.missing_targets:
             check_known("y", y, missing=True)
@@ -51,7 +50,7 @@ class AbstractMethod(nn.Module, ABC):
 
     @torch.no_grad()
     def predict(self, batch: Batch, num_samples: int = 20, generator: torch.Generator | None = None) -> Prediction:
-        """The mixture of the draws. Without a generator the noise is the same every time."""
+        """The mixture of the draws. Without a generator the noise is the same in every call."""
         check_int("num_samples", num_samples)
         generator = generator or torch.Generator(batch["x"].device).manual_seed(0)
         return Prediction(*self.draws(batch, num_samples, generator))
@@ -67,32 +66,32 @@ class AbstractMethod(nn.Module, ABC):
 
 
 class AbstractTrainable(AbstractMethod):
-    """A method that learns by gradient."""
+    """A method that is trained by gradient descent."""
 
     parts: dict[str, Tensor]
     """named parts of the latest loss, detached"""
 
     @abstractmethod
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
-        """Scalar to descend."""
+        """Scalar to minimise."""
 
     def prepare(self, train: Data) -> None:
-        """Called once before training with the rows to be trained on; nothing, unless a method wants to see them."""
+        """Called once before training with the training rows; does nothing by default."""
 
     def finish(self, train: Data, validation: Data) -> None:
-        """Called once after training; nothing, unless a method sets something by its errors."""
+        """Called once after training, for calibration; does nothing by default."""
 
     def learners(self) -> list["AbstractTrainable"]:
-        """What is trained, each by a run of its own: the method itself, unless it is made of several."""
+        """The modules to train, each in a run of its own: the method itself, or the members of an ensemble."""
         return [self]
 
 
 class AbstractSolved(AbstractMethod):
-    """A method that is computed from the data at once."""
+    """A method that is computed from the data without gradient descent."""
 
     @abstractmethod
     def solve(self, train: Data, validation: Data) -> None:
-        """Set the buffers."""
+        """Compute the buffers from the data."""
 
 
 M = TypeVar("M", bound=AbstractMethod)
@@ -102,11 +101,11 @@ METHODS: dict[str, type[AbstractMethod]] = {}
 
 
 def method(name: str) -> Callable[[type[M]], type[M]]:
-    """Register a class under a name, once."""
+    """Register a class under a name that is not in use."""
 
     def register(cls: type[M]) -> type[M]:
         if name in METHODS:
-            raise ValueError(f"`name` must be new. Got {name!r} instead, which is {METHODS[name].__name__}.")
+            raise ValueError(f"`name` must not be in use. Got {name!r} instead, which is {METHODS[name].__name__}.")
         cls.name = name
         METHODS[name] = cls
         return cls

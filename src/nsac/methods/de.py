@@ -1,4 +1,4 @@
-"""Deep ensemble: several networks, each initialised and trained on its own."""
+"""Deep ensemble: several networks, each initialised and trained independently."""
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from nsac.models.encoder import Batch
 
 @method("de")
 class DeepEnsemble(AbstractTrainable):
-    """Gaussian networks that differ in their seed; their disagreement is epistemic."""
+    """Gaussian networks that differ in their seed; the variance of their means is the epistemic variance."""
 
     has_epistemic = True
 
@@ -23,16 +23,16 @@ class DeepEnsemble(AbstractTrainable):
         self.parts = {}
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """One per member, whatever number is asked for."""
-        each = [member.draws(batch, 1, generator) for member in self.members]  # pyright: ignore[reportCallIssue]
-        return Draws(*(torch.cat(kind) for kind in zip(*each, strict=True)))
+        """One draw per member, whatever `num_samples` is."""
+        draws = [member.draws(batch, 1, generator) for member in self.members]  # pyright: ignore[reportCallIssue]
+        return Draws(torch.cat([each.mean for each in draws]), torch.cat([each.log_std for each in draws]))
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
-        """Sum over members, whose gradients do not mix."""
+        """Sum over members, whose parameters are separate."""
         losses = [member.loss(batch, generator) for member in self.members]  # pyright: ignore[reportCallIssue]
         self.parts = {"nll": torch.stack(losses).mean().detach()}
         return torch.stack(losses).sum()
 
     def learners(self) -> list[AbstractTrainable]:
-        """The members, so that each sees its own order of the data and stops when it should."""
+        """The members, each trained with its own data order and early stopping."""
         return list(self.members)  # pyright: ignore[reportReturnType]

@@ -17,7 +17,7 @@ EVIDENCE_MIN = 1e-3
 
 
 def nig_nll(gamma: Tensor, nu: Tensor, alpha: Tensor, beta: Tensor, y: Tensor) -> Tensor:
-    r"""Negative log-likelihood of y under the Student distribution that a Normal-Inverse-Gamma gives.
+    r"""Negative log-likelihood of y under the Student-t marginal of a Normal-Inverse-Gamma distribution.
 
     $\frac12\log\frac\pi\nu - \alpha\log\Omega + (\alpha + \frac12)\log((y-\gamma)^2\nu + \Omega)
     + \log\frac{\Gamma(\alpha)}{\Gamma(\alpha + 1/2)}$ with $\Omega = 2\beta(1 + \nu)$.
@@ -33,7 +33,7 @@ def nig_nll(gamma: Tensor, nu: Tensor, alpha: Tensor, beta: Tensor, y: Tensor) -
 
 
 def gamma_quantile(u: Tensor, alpha: Tensor) -> Tensor:
-    """Quantile function of the Gamma distribution of rate 1."""
+    """Quantile function of the Gamma distribution with rate 1."""
     from scipy.special import gammaincinv
 
     return torch.as_tensor(gammaincinv(alpha.double().numpy(force=True), u.double().numpy(force=True))).to(alpha)
@@ -44,7 +44,7 @@ class DeepEvidential(AbstractTrainable):
     r"""$\sigma^2 \sim \Gamma^{-1}(\alpha, \beta)$, $\mu \sim N(\gamma, \sigma^2/\nu)$, with parameters per row.
 
     Its "epistemic" variance $\beta / \nu(\alpha - 1)$ is the aleatoric one over a learned number of virtual
-    observations; nothing ties it to the data that was seen.
+    observations, which is not tied to the training data.
     """
 
     has_epistemic = True
@@ -58,25 +58,28 @@ class DeepEvidential(AbstractTrainable):
 
     def evidence(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Parameters gamma, nu, alpha, beta of each row."""
-        gamma, nu, alpha, beta = (kind[0] for kind in self.head(self.trunk(batch)))
+        gamma, nu, alpha, beta = self.head(self.trunk(batch))
+        gamma, nu, alpha, beta = gamma[0], nu[0], alpha[0], beta[0]
         return gamma, softplus(nu) + EVIDENCE_MIN, softplus(alpha) + 1 + EVIDENCE_MIN, softplus(beta) + EVIDENCE_MIN
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """Means and variances drawn from the evidence; their mixture is the Student distribution."""
+        """Means and variances drawn from the evidence; their mixture is the Student-t distribution."""
         gamma, nu, alpha, beta = self.evidence(batch)
         shape = (num_samples, 1, *gamma.shape[1:])
         like = {"generator": generator, "dtype": gamma.dtype, "device": gamma.device}
-        u, noise = torch.rand(shape, **like).clamp(1e-6, 1 - 1e-6), torch.randn(shape, **like)
+        u = torch.rand(shape, **like).clamp(1e-6, 1 - 1e-6)
+        noise = torch.randn(shape, **like)
         precision = gamma_quantile(u, alpha.detach()) / beta
         log_std = -0.5 * precision.clamp(min=torch.finfo(precision.dtype).tiny).log()
         return Draws(gamma + log_std.exp() / nu.sqrt() * noise, log_std)
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
-        """Likelihood, and a price on evidence where the mean is wrong."""
+        """Negative log-likelihood, and a penalty on evidence in proportion to the error of the mean."""
         gamma, nu, alpha, beta = self.evidence(batch)
         known, y = fill_missing_targets(self.target(batch), gamma)
         # Double precision: for large alpha the terms are huge and nearly cancel.
-        nll = mean_over_observed(nig_nll(*(z.double() for z in (gamma, nu, alpha, beta, y))), known).to(y)
+        terms = nig_nll(gamma.double(), nu.double(), alpha.double(), beta.double(), y.double())
+        nll = mean_over_observed(terms, known).to(y)
         reg = mean_over_observed((y - gamma).abs() * (2 * nu + alpha), known)
         self.parts = {"nll": nll.detach(), "reg": reg.detach()}
         return nll + self.reg_weight * reg

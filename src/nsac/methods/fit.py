@@ -1,4 +1,4 @@
-"""Fit a method, whatever kind it is."""
+"""Fit a method, whether it is trained or solved."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +8,8 @@ from nsac.training.config import TrainConfig
 from nsac.training.contract import Data, Progress, TrainResult
 from nsac.training.loop import train
 
-APART = 1000
-"""Seeds of the learners of one method differ by this much."""
+LEARNER_SEED_STEP = 1000
+"""Difference between the seeds of two learners of one method."""
 
 
 def fit(
@@ -22,19 +22,19 @@ def fit(
     checkpoint: str | Path | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> list[TrainResult]:
-    """Fit in place: solve what can be solved, train what must learn, each learner by a run of its own.
+    """Fit a method in place. A solved method takes one call; every learner of a trainable one has its own training run.
 
     Args:
         method: one of `METHODS`.
-        train_data: rows to fit.
-        validation_data: rows that choose weights and penalties.
-        config: numbers of the run.
+        train_data: training rows.
+        validation_data: rows for the choice of weights and penalties.
+        config: hyperparameters of training.
         seed: fixes data order and noise.
-        checkpoint: folder for checkpoints; a run that was stopped goes on from there.
+        checkpoint: folder for checkpoints; an interrupted run resumes from there.
         report: called after each step.
 
     Returns:
-        One result per learner; none for a method that is solved.
+        One result per learner; empty for a solved method.
     """
     if not len(train_data) or not len(validation_data):
         raise ValueError(
@@ -52,7 +52,7 @@ def fit(
         results.append(
             train(
                 learner, train_data, validation_data, config or TrainConfig(),
-                seed=seed + APART * i, checkpoint=folder, report=report,
+                seed=seed + LEARNER_SEED_STEP * i, checkpoint=folder, report=report,
             )
         )  # fmt: skip
     method.finish(train_data, validation_data)

@@ -1,4 +1,6 @@
-"""Gradient boosting of quantiles: what trees can do."""
+"""Quantile regression by gradient boosted trees."""
+
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,20 +13,20 @@ from nsac.models.encoder import Batch
 from nsac.training import Data, batches
 
 QUANTILES = (0.1, 0.5, 0.9)
-"""Lower, middle and upper; the deviation is read off their distance."""
+"""Lower, middle and upper quantile level; the distance of the outer two gives the standard deviation."""
 
-DEVIATIONS = 2 * 1.2815515655446004
-"""Standard deviations between the 10 % and the 90 % quantile of a Gaussian."""
+QUANTILE_DISTANCE = 2 * 1.2815515655446004
+"""Distance between the 10 % and the 90 % quantile of a standard Gaussian."""
 
-NARROWEST = 0.01
-"""Smallest deviation, of a standardised target: two quantiles may meet, and a density needs some width."""
+MIN_STD = 0.01
+"""Smallest standard deviation, for a standardised target: two predicted quantiles may coincide."""
 
 
 @method("gbm")
 class QuantileBoosting(AbstractSolved):
-    """A Gaussian around the boosted median, as wide as the boosted quantiles say.
+    """A Gaussian with the boosted median as mean, and a standard deviation from the outer boosted quantiles.
 
-    scikit-learn grows the trees; they are then kept as tensors, so that a saved method holds nothing executable.
+    scikit-learn grows the trees. They are stored as tensors, so that a saved method contains nothing executable.
     """
 
     has_epistemic = False
@@ -50,42 +52,43 @@ class QuantileBoosting(AbstractSolved):
         self.register_buffer("depth", torch.zeros((), dtype=torch.int64))
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """One: nothing is random."""
+        """A single draw: the method is deterministic."""
         x = self.problem.flatten(batch).double()
         low, middle, high = self._quantiles(x)
-        std = ((high - low) / DEVIATIONS).clamp(min=NARROWEST)
+        std = ((high - low) / QUANTILE_DISTANCE).clamp(min=MIN_STD)
         return Draws(middle.to(batch["x"]).unsqueeze(0), std.log().to(batch["x"]).unsqueeze(0))
 
     def solve(self, train: Data, validation: Data) -> None:
-        """Boost each quantile of each output."""
+        """Boost every quantile of every output."""
         from sklearn.ensemble import HistGradientBoostingRegressor
 
-        every = list(batches(train))
-        x = torch.cat([self.problem.flatten(batch) for batch in every]).double().numpy()
-        y = torch.cat([self.target(batch) for batch in every]).double().numpy()
+        rows = list(batches(train))
+        x = torch.cat([self.problem.flatten(batch) for batch in rows]).double().numpy()
+        y = torch.cat([self.target(batch) for batch in rows]).double().numpy()
         for i, quantile in enumerate(QUANTILES):
             for j in range(self.problem.output_dim):
                 known = ~np.isnan(y[:, j])
-                if not known.any():  # a standardised target that nobody saw
-                    self.start[i, j] = (i - 1) * DEVIATIONS / 2
+                if not known.any():  # never observed: the quantiles of a standardised target
+                    self.start[i, j] = (i - 1) * QUANTILE_DISTANCE / 2
                     continue
                 model = HistGradientBoostingRegressor(
                     loss="quantile", quantile=quantile, max_iter=self.rounds, max_leaf_nodes=self.leaves,
                     learning_rate=0.05, early_stopping=False, random_state=self.seed,  # pyright: ignore
                 ).fit(x[known], y[known, j])  # fmt: skip
-                self._keep(i, j, model)
+                self._store(i, j, model)
 
-    def _keep(self, i: int, j: int, model) -> None:
+    def _store(self, i: int, j: int, model: Any) -> None:
+        """Copy the trees of quantile i and output j into the buffers."""
         self.start[i, j] = float(np.ravel(model._baseline_prediction)[0])
         for r, (tree,) in enumerate(model._predictors):
             nodes = tree.nodes
             n = len(nodes)
             leaf = nodes["is_leaf"].astype(bool)
-            own = np.arange(n)
+            itself = np.arange(n)
             for name, values in (
                 ("feature", np.where(leaf, 0, nodes["feature_idx"])),
-                ("left", np.where(leaf, own, nodes["left"])),  # a leaf leads to itself
-                ("right", np.where(leaf, own, nodes["right"])),
+                ("left", np.where(leaf, itself, nodes["left"])),  # a leaf is its own child
+                ("right", np.where(leaf, itself, nodes["right"])),
                 ("threshold", np.where(leaf, np.inf, nodes["num_threshold"])),
                 ("value", nodes["value"]),
             ):
@@ -93,12 +96,13 @@ class QuantileBoosting(AbstractSolved):
             self.depth = torch.maximum(self.depth, torch.tensor(int(nodes["depth"].max())))
 
     def _quantiles(self, x: Tensor) -> Tensor:
-        """Sum of the trees, (quantiles, rows, outputs): every row walks down all trees at once."""
+        """Sum of the trees, (quantiles, rows, outputs); all rows descend all trees in parallel."""
         flat = {name: getattr(self, name).flatten(0, 2) for name in ("feature", "left", "right", "threshold", "value")}
-        place = torch.zeros(len(flat["value"]), len(x), dtype=torch.int64)  # trees x rows
+        node = torch.zeros(len(flat["value"]), len(x), dtype=torch.int64)  # trees x rows
         for _ in range(int(self.depth)):
-            feature, threshold = (flat[name].gather(1, place) for name in ("feature", "threshold"))
+            feature = flat["feature"].gather(1, node)
+            threshold = flat["threshold"].gather(1, node)
             goes_left = x.T.gather(0, feature) <= threshold
-            place = torch.where(goes_left, flat["left"].gather(1, place), flat["right"].gather(1, place))
-        trees = flat["value"].gather(1, place).unflatten(0, self.value.shape[:3]).sum(2)
+            node = torch.where(goes_left, flat["left"].gather(1, node), flat["right"].gather(1, node))
+        trees = flat["value"].gather(1, node).unflatten(0, self.value.shape[:3]).sum(2)
         return (trees + self.start[..., None]).mT

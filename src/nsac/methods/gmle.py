@@ -1,4 +1,4 @@
-"""Gaussian maximum likelihood: a mean and a deviation per row."""
+"""Gaussian maximum likelihood: mean and standard deviation per row."""
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ class GaussianMLE(AbstractTrainable):
         self.parts = {}
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """One: nothing is random."""
+        """A single draw: the method is deterministic."""
         return self.head.normal(self.trunk(batch))
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Monte-Carlo dropout: the last features are dropped at random, in prediction too."""
+"""Monte Carlo dropout: features before the head are dropped at random, also in prediction."""
 
 import torch
 from torch import Tensor
@@ -12,21 +12,21 @@ from nsac.models.encoder import Batch
 
 @method("mcd")
 class MCDropout(AbstractTrainable):
-    """Gaussian regression with dropout before the head; draws differ in what was dropped."""
+    """Gaussian regression with dropout before the head; draws differ in their dropout mask."""
 
     has_epistemic = True
 
     def __init__(self, problem: AbstractProblem, seed: int = 0, rate: float = 0.1):
         super().__init__(problem)
         if not 0 < rate < 1:
-            raise ValueError(f"`rate` must be strictly between 0 and 1. Got {rate} instead. The usual one is 0.1.")
+            raise ValueError(f"`rate` must be strictly between 0 and 1. Got {rate} instead. A common value is 0.1.")
         self.rate = rate
         self.trunk = Trunk(problem.encoder(seed), problem.network, seed)
         self.head = Head(self.trunk, problem.output_dim, 2, seed + 2)
         self.parts = {}
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """One per mask, that is per thinned network; everything before the dropped layer is computed once."""
+        """One draw per dropout mask; everything before the dropout layer is computed once."""
         return self._drop(self.trunk(batch), (num_samples, 1, 1), generator)
 
     def _drop(self, features: Features, shape: tuple[int, ...], generator: torch.Generator | None) -> Draws:

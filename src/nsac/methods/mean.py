@@ -1,4 +1,4 @@
-"""Mean and deviation of the training targets: what is known before looking at an input."""
+"""Mean and standard deviation of the training targets: the baseline that does not depend on the input."""
 
 import torch
 from torch import Tensor
@@ -9,12 +9,12 @@ from nsac.models.encoder import Batch
 from nsac.training import Data, batches
 
 BINS = 200
-"""Series: bins of query time between the first and the last one asked in training."""
+"""Bins of query time, for series, between the first and the last query time in training."""
 
 
 @method("mean")
 class TrainingMean(AbstractSolved):
-    """The same for every row; for series, mean and deviation of what was asked at about the same time."""
+    """The same prediction for every row; for series, mean and standard deviation in each bin of query time."""
 
     has_epistemic = False
     range: Tensor
@@ -29,27 +29,27 @@ class TrainingMean(AbstractSolved):
         self.register_buffer("log_std", torch.zeros(bins, problem.output_dim))
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """One: nothing is random."""
+        """A single draw: the method is deterministic."""
         bins = self._bins(batch)
         return Draws(self.mean[bins].unsqueeze(0), self.log_std[bins].unsqueeze(0))
 
     def solve(self, train: Data, validation: Data) -> None:
-        """Moments per bin; a bin nobody asked in gets those of all."""
+        """Moments per bin; bins with fewer than two targets get the moments over all bins."""
         if self.problem.has_query_axis:
-            asked = torch.stack([torch.stack(batch["query_times"].aminmax()) for batch in batches(train)])
-            self.range = torch.stack([asked[:, 0].min(), asked[:, 1].max()]).to(self.range)
-        count, total, square = (torch.zeros_like(self.mean).double() for _ in range(3))
+            ranges = torch.stack([torch.stack(batch["query_times"].aminmax()) for batch in batches(train)])
+            self.range = torch.stack([ranges[:, 0].min(), ranges[:, 1].max()]).to(self.range)
+        count = torch.zeros_like(self.mean).double()
+        total = torch.zeros_like(count)
+        square = torch.zeros_like(count)
         for batch in batches(train):
             y, bins = self.target(batch).double().flatten(0, -2), self._bins(batch).flatten()
-            for moment, values in (
-                (count, (~y.isnan()).to(y)),
-                (total, y.nan_to_num()),
-                (square, y.nan_to_num().square()),
-            ):
-                moment.index_add_(0, bins, values)
+            count.index_add_(0, bins, (~y.isnan()).to(y))
+            total.index_add_(0, bins, y.nan_to_num())
+            square.index_add_(0, bins, y.nan_to_num().square())
         few = count < 2
-        count, total, square = (torch.where(few, v.sum(0, keepdim=True), v) for v in (count, total, square))
-        count = count.clamp(min=1)
+        count = torch.where(few, count.sum(0, keepdim=True), count).clamp(min=1)
+        total = torch.where(few, total.sum(0, keepdim=True), total)
+        square = torch.where(few, square.sum(0, keepdim=True), square)
         mean = total / count
         self.mean = mean.to(self.mean)
         self.log_std = (0.5 * (square / count - mean.square()).clamp(min=1e-12).log()).to(self.log_std)
@@ -57,6 +57,6 @@ class TrainingMean(AbstractSolved):
     def _bins(self, batch: Batch) -> Tensor:
         if not self.problem.has_query_axis:
             return torch.zeros(len(batch["x"]), dtype=torch.long)
-        asked = batch["query_times"].expand(len(batch["x"]), -1)
-        place = (asked - self.range[0]) / (self.range[1] - self.range[0]).clamp(min=1e-12)
-        return (place * BINS).long().clamp(0, BINS - 1)
+        query_times = batch["query_times"].expand(len(batch["x"]), -1)
+        position = (query_times - self.range[0]) / (self.range[1] - self.range[0]).clamp(min=1e-12)
+        return (position * BINS).long().clamp(0, BINS - 1)

@@ -1,4 +1,4 @@
-"""NSAC: noise in the logits of attention."""
+"""NSAC: attention with stochastic logits."""
 
 import math
 from collections.abc import Callable
@@ -18,22 +18,25 @@ from nsac.models import Network
 from nsac.models.encoder import Batch, Encoded
 from nsac.training import Data, batches
 
+FLOAT_COLUMNS = ("x", "y", "calendar")
+"""Columns of a batch that are converted to the precision of the weights; others keep theirs."""
+
 
 @method("nsac")
 class NSACMethod(AbstractTrainable):
-    r"""Stochastic attention; one pass through the gates, N draws of the logits.
+    r"""Stochastic attention; the gates are computed once for N draws of the logits.
 
     With the objective `"novelty"` the loss is the likelihood alone, and the epistemic variance of a prediction comes
-    from the novelty of its input: draws are scaled about their mean to the variance V(x) (`layers.novelty`). No mean
-    depends on it. The amplitude of V is calibrated on validation rows, so that the two variances add up to the squared
-    error there, or to less if that suffices for most rows: epistemic is the part of the error that the learned
+    from the novelty of its input: draws are scaled about their mean to the variance V(x) (`layers.novelty`). Means do
+    not depend on it. The amplitude of V is calibrated on validation rows, so that the two variances add up to the
+    squared error there, or to less if that suffices for most rows: epistemic is the part of the error that the learned
     standard deviations do not account for.
 
     Args:
-        problem: describes the data.
+        problem: description of the data.
         seed: fixes wiring, initial weights and random features.
         objective: `"novelty"`, or `"paper"`: the paper's two-term objective.
-        reg_weight: of the paper's second term, 0.5 by default; the other objective has none.
+        reg_weight: weight of the paper's second term, 0.5 by default; not used by the other objective.
     """
 
     has_epistemic = True
@@ -66,11 +69,11 @@ class NSACMethod(AbstractTrainable):
 
     @property
     def parts(self) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Parts of the latest loss."""
+        """Named parts of the latest loss, detached."""
         return self.objective.parts
 
     def prepare(self, train: Data) -> None:
-        """Fit the novelty to the training inputs, or to some of them if there are many."""
+        """Fit the novelty to the training inputs, or to a random subset if there are many."""
         if self.novelty is None:
             return
         self.novelty.log_amplitude.fill_(-math.inf)  # calibrated after training
@@ -79,7 +82,7 @@ class NSACMethod(AbstractTrainable):
         for rows in order[:MAX_TRAINING_INPUTS].sort().values.split(512):
             batch = train.batch(rows)
             if not described:
-                self.network.encoder(batch)  # raises if the data does not fit
+                self.network.encoder(batch)  # raises an error if the data does not match the problem
             described.append(self.network.encoder.describe(batch))
         self.novelty.fit(torch.cat(described))
 
@@ -91,7 +94,7 @@ class NSACMethod(AbstractTrainable):
         like = self.reader.direct.weight
         errors, aleatoric, novelties, priors = [], [], [], []
         for batch in batches(validation, 512):
-            batch = {n: v.to(like) if n in ("x", "y", "calendar") else v.to(like.device) for n, v in batch.items()}
+            batch = {n: v.to(like) if n in FLOAT_COLUMNS else v.to(like.device) for n, v in batch.items()}
             p = self.predict(batch)
             novelty, prior = self.novelty(self.network.encoder.describe(batch))
             if p.mean.ndim == 3:
@@ -107,9 +110,9 @@ class NSACMethod(AbstractTrainable):
     def draws(
         self, batch: Batch, num_samples: int, generator: torch.Generator | None, noise: Tensor | None = None
     ) -> Draws:
-        """One per draw of the logits' noise, which is the same for all rows, and may be given."""
+        """One per draw of the noise of the logits, which all rows share and which may be given."""
         novelty, epistemic = self.novelty, None
-        if novelty is not None and (torch.compiler.is_compiling() or novelty.calibrated):  # a graph cannot check
+        if novelty is not None and (torch.compiler.is_compiling() or novelty.calibrated):  # a graph cannot check values
             epistemic = partial(self._epistemic, novelty, batch)
         encoded = self.network.encoder(batch)
         if noise is None:
@@ -117,7 +120,7 @@ class NSACMethod(AbstractTrainable):
         return self._read(encoded, noise, epistemic)
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
-        """Likelihood; with the paper's objective also the separation of surrogates, in one pass."""
+        """Negative log-likelihood; with the paper's objective also the separation of surrogates, in one pass."""
         others = {name: value for name, value in batch.items() if name not in ("x", "y")}
 
         def layer(x: Tensor, num_samples: int, generator: torch.Generator | None, **inputs: Tensor) -> Draws:

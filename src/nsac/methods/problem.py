@@ -1,4 +1,4 @@
-"""What the data looks like: one class per kind, from which every method builds itself.
+"""Descriptions of the data, one class per kind; every method is built from one.
 
 Inputs and targets are expected to be standardised.
 """
@@ -29,16 +29,16 @@ class AbstractProblem(ABC):
 
     kind: ClassVar[Kind]
     has_query_axis: ClassVar[bool] = False
-    """whether a row has several queries with outputs each"""
+    """whether a row has several queries, each with its own outputs"""
 
     input_dim: int
     """numeric columns, features of an observation, variables of a window, or channels of a frame"""
     output_dim: int
     """numbers to predict per row, or per query time"""
     missing_targets: bool = False
-    """whether targets may be NaN; likelihoods leave those entries out"""
+    """whether targets may be NaN; likelihoods ignore those entries"""
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    """sizes, the same for every method"""
+    """sizes of the network, the same for every method"""
 
     def __post_init__(self):
         check_int("input_dim", self.input_dim, minimum=self._min_input_dim())
@@ -50,7 +50,7 @@ class AbstractProblem(ABC):
 
     @abstractmethod
     def _check(self) -> None:
-        """Raise a ValueError if a field of this kind does not fit."""
+        """Raise a ValueError if a field of this class is invalid."""
 
     @abstractmethod
     def encoder(self, seed: int) -> AbstractEncoder:
@@ -97,7 +97,7 @@ class TableProblem(AbstractProblem):
         return numbers + sum(size + 1 for size in self.categories)
 
     def flatten(self, batch: Batch) -> Tensor:
-        """A row as one vector: numbers, 0 and a flag where one is missing, and one-hot categories."""
+        """A row as one vector: numbers, with 0 and a flag where one is missing, and one-hot categories."""
         x = batch["x"][:, list(self.columns)] if self.columns else batch["x"]
         check_known("x", x, self.missing)
         absent = torch.isnan(x)
@@ -205,13 +205,13 @@ PROBLEMS: dict[str, type[AbstractProblem]] = {
 }
 
 _OLD_NAMES = {"inputs": "input_dim", "outputs": "output_dim", "levels": "categories", "calendar": "calendar_dim"}
-"""Fields as model folders of version 1 name them; `length` is the lookback, or the number of frames."""
+"""Names of fields in model folders of version 1; `length` is the lookback, or the number of frames."""
 
 
 def problem_from_dict(values: Mapping[str, Any]) -> AbstractProblem:
-    """A problem from what `to_dict` gave, or from a model folder of version 1, whose fields had other names.
+    """A problem from the result of `to_dict`, or from a model folder of version 1, whose fields had other names.
 
-    Sizes are bounded before anything of that size is built.
+    Sizes are checked against a maximum before any module is built.
     """
     cls = PROBLEMS[values["kind"]]
     if "inputs" in values:
@@ -232,7 +232,7 @@ def problem_from_dict(values: Mapping[str, Any]) -> AbstractProblem:
 
 
 def _from_version_1(values: Mapping[str, Any], cls: type[AbstractProblem]) -> dict[str, Any]:
-    """One class had the fields of every kind; those of the others are dropped."""
+    """In version 1 one class had the fields of every kind; fields of other kinds are dropped."""
     renamed = _OLD_NAMES | {"length": "frames" if cls is FrameProblem else "lookback"}
     every = {each.name for problem in PROBLEMS.values() for each in fields(problem)} | {"kind"}
     new = {renamed.get(name, name): value for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Ridge regression with a constant deviation per output: what a straight line can do."""
+"""Ridge regression with a constant standard deviation per output."""
 
 import torch
 from torch import Tensor
@@ -10,12 +10,12 @@ from nsac.models.encoder import Batch
 from nsac.training import Data, batches
 
 PENALTIES = tuple(10.0**k for k in range(-4, 4))
-"""Candidates, relative to the number of rows; the best on validation is taken."""
+"""Candidate penalties per training row; the one with the smallest validation error is used."""
 
 
 @method("ridge")
 class Ridge(AbstractSolved):
-    """Linear mean; the deviation is the root mean square error on validation."""
+    """Linear mean; the standard deviation is the root mean square error on validation rows."""
 
     has_epistemic = False
     kinds = ("table", "windows")
@@ -29,27 +29,29 @@ class Ridge(AbstractSolved):
         self.register_buffer("log_std", torch.zeros(problem.output_dim))
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """One: nothing is random."""
+        """A single draw: the method is deterministic."""
         mean = (self._design(batch) @ self.weight.double()).to(self.weight).unsqueeze(0)
         return Draws(mean, self.log_std.expand_as(mean))
 
     def solve(self, train: Data, validation: Data) -> None:
-        """Normal equations; the penalty that does best on validation."""
+        """Normal equations, and the penalty with the smallest validation error."""
         outputs = self.problem.output_dim
-        whole = not any(self.target(batch).isnan().any() for batch in batches(train))
-        groups = [slice(None)] if whole else [slice(i, i + 1) for i in range(outputs)]  # each has rows of its own
-        tried = torch.cat([self._candidates(train, group) for group in groups], -1)
-        errors, count = torch.zeros(len(tried), outputs).double(), torch.zeros(outputs)
+        complete = not any(self.target(batch).isnan().any() for batch in batches(train))
+        groups = (
+            [slice(None)] if complete else [slice(i, i + 1) for i in range(outputs)]
+        )  # each output has its own rows
+        candidates = torch.cat([self._candidates(train, group) for group in groups], -1)
+        errors, count = torch.zeros(len(candidates), outputs).double(), torch.zeros(outputs)
         for batch in batches(validation):
             design, y = self._design(batch), self.target(batch).double()
-            errors += torch.stack([(y - design @ weight).square().nansum(0) for weight in tried])
+            errors += torch.stack([(y - design @ weight).square().nansum(0) for weight in candidates])
             count += (~y.isnan()).sum(0)
         best = int(errors.sum(1).argmin())
-        self.weight = tried[best].to(self.weight).contiguous()  # as it will be when it is loaded: products keep bits
+        self.weight = candidates[best].to(self.weight).contiguous()  # as after loading: products agree to the bit
         self.log_std = (0.5 * (errors[best] / count.clamp(min=1)).clamp(min=1e-12).log()).to(self.log_std)
 
     def _candidates(self, train: Data, outputs: slice) -> Tensor:
-        """Weights of outputs that have the same rows, (penalties, features, outputs), in one sweep."""
+        """Weights of outputs that have the same rows, (penalties, features, outputs), in one pass over the data."""
         size, rows = len(self.weight), 0
         gram, moment = torch.zeros(size, size).double(), torch.zeros(size, self.problem.output_dim).double()[:, outputs]
         for batch in batches(train):
@@ -59,7 +61,7 @@ class Ridge(AbstractSolved):
             gram += design.T @ design
             moment += design.T @ y
         eye = torch.eye(size, dtype=torch.float64)
-        eye[-1, -1] = 0 if rows else 1  # the intercept is free
+        eye[-1, -1] = 0 if rows else 1  # no penalty on the intercept
         return torch.stack([torch.linalg.solve(gram + a * max(rows, 1) * eye, moment) for a in PENALTIES])
 
     def _design(self, batch: Batch) -> Tensor:

@@ -1,4 +1,4 @@
-"""SDE-Net: features move along a stochastic differential equation whose diffusion tells known from unknown."""
+"""SDE-Net: features follow a stochastic differential equation whose diffusion is trained to be large on OOD data."""
 
 import torch
 from torch import Tensor
@@ -17,8 +17,8 @@ from nsac.uncertainty import GaussianNoise
 class SDENet(AbstractTrainable):
     r"""$dh = f(h, t)\,dt + g(h_0)\,dW$ from the features $h_0$, by Euler-Maruyama; the head reads $h_1$.
 
-    The drift f learns from the likelihood alone. The diffusion g learns to be small on data and large on perturbed
-    data, and its gradient goes no further.
+    The drift f is trained by the likelihood alone. The diffusion g is trained to be small on data and large on
+    perturbed data; its gradient does not reach other weights.
     """
 
     has_epistemic = True
@@ -48,19 +48,18 @@ class SDENet(AbstractTrainable):
         return self.head.normal(features._replace(hidden=h))
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """One per path; all rows meet the same Brownian motion."""
+        """One draw per path; all rows share the Brownian motion."""
         return self._flow(self.trunk(batch), (num_samples, 1, 1), generator)
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
-        """Likelihood of one path, and the diffusion as a classifier of data against perturbed data."""
+        """Negative log-likelihood of one path, and the diffusion as a classifier of perturbed data."""
         features = self.trunk(batch)
         nll = gaussian_nll(*self._flow(features, tuple(features.hidden.shape[:-1]), generator), self.target(batch))
         with torch.no_grad():
-            strange = self.trunk({**batch, "x": self.surrogate(batch["x"], lambda x: x, generator)}).hidden
-        known, unknown = (self.diffusion(h) for h in (features.hidden.detach(), strange))
-        reg = sum(
-            binary_cross_entropy_with_logits(logit, torch.full_like(logit, label))
-            for logit, label in ((known, 0.0), (unknown, 1.0))
-        )
-        self.parts = {"nll": nll.detach(), "reg": torch.as_tensor(reg).detach()}
+            perturbed = self.trunk({**batch, "x": self.surrogate(batch["x"], lambda x: x, generator)}).hidden
+        id_logit = self.diffusion(features.hidden.detach())
+        ood_logit = self.diffusion(perturbed)
+        reg = binary_cross_entropy_with_logits(id_logit, torch.zeros_like(id_logit))
+        reg = reg + binary_cross_entropy_with_logits(ood_logit, torch.ones_like(ood_logit))
+        self.parts = {"nll": nll.detach(), "reg": reg.detach()}
         return nll + reg

@@ -1,4 +1,4 @@
-"""Models: encoders, attention, trunk and head."""
+"""Models: encoders of the kinds of data, attention, trunk and head."""
 
 from nsac.models.encoder import Encoded as Encoded
 from nsac.models.frames import FrameEncoder as FrameEncoder

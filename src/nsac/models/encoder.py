@@ -1,4 +1,4 @@
-"""What an encoder is: from a batch of data to tokens, queries and a direct path to the mean."""
+"""The interface of encoders: from a batch of data to tokens, queries and a direct path to the mean."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
@@ -12,7 +12,7 @@ Batch = dict[str, Tensor]
 
 
 class Encoded(NamedTuple):
-    """What attention works on."""
+    """Inputs of attention, and features with a direct path to the mean."""
 
     tokens: Tensor  # (B, T, token_dim)
     query: Tensor  # (B, Q, query_dim)
@@ -33,20 +33,21 @@ class AbstractEncoder(nn.Module, ABC):
     time: ClassVar[TimeMode]
     """the attention's time mode"""
     per_query: ClassVar[bool]
-    """whether a row has several queries with outputs each"""
+    """whether a row has several queries, each with its own outputs"""
     token_dim: int
     query_dim: int
     skip_dim: int
-    """0: the head reads attended values alone"""
+    """features with a direct linear path to the mean; 0: the head reads attended values only"""
     queries_per_row: int = 1
-    """queries whose outputs make one row, if not `per_query`: output i of query q is column i * Q + q"""
+    """number of queries whose outputs form one row, if not `per_query`: output i of query q is column i * Q + q"""
     description_dim: int
-    """numbers of `describe`"""
+    """length of a description by `describe`"""
     time_scale: float = 1.0
+    """the attention's characteristic time scale"""
 
     @abstractmethod
     def forward(self, batch: Batch) -> Encoded:
-        """Tokens, queries and what belongs to them."""
+        """Tokens, queries, their times and masks."""
 
     @abstractmethod
     def describe(self, batch: Batch) -> Tensor:

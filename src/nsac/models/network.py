@@ -1,4 +1,4 @@
-"""Encoder and attention, and the two ways to read them; what every neural method shares."""
+"""Encoder, attention, trunk and head: the modules that all neural methods share."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -24,21 +24,21 @@ class NetworkConfig:
     num_heads: int = 4
     """attention heads"""
     topk: int = 8
-    """keys a query looks at"""
+    """keys each query attends to"""
     sparsity: float = 0.5
-    """share of synapses left out"""
+    """fraction of absent synapses"""
     circuit_units: int = 32
     """neurons of the circuit that gates the logits"""
     hidden: int = 64
-    """neurons between attention or query and the outputs"""
+    """neurons of the hidden layers between attention and outputs"""
 
 
 class Network(nn.Module):
-    """From a batch to what was attended to.
+    """Encoder and attention: from a batch to attended values.
 
     Args:
-        encoder: one of `nsac.models.encoders`.
-        config: sizes.
+        encoder: encoder of the data.
+        config: sizes of the network.
         dynamics: `"ou"`, stochastic logits, or `"ode"`, deterministic ones.
         seed: fixes wiring and initial weights.
     """
@@ -53,28 +53,28 @@ class Network(nn.Module):
         )  # fmt: skip
 
     def attend(self, encoded: Encoded, noise: Tensor | None = None, project: Project | None = None) -> Tensor:
-        """Attended values, (N, B, Q, d_model), or the few functions of them that `project` makes."""
+        """Attended values, (N, B, Q, d_model), or their projection; see `Attention.attend`."""
         return self.attention(encoded.inputs, noise, project)
 
     def noise(self, encoded: Encoded, num_samples: int, generator: torch.Generator | None, shared: bool) -> Tensor:
-        """Standard normal numbers for `num_samples` draws, (N, topk, B, H, Q), or B = 1: the same for every row."""
+        """Standard normal noise, (N, topk, B, H, Q); if `shared`, B is 1: all rows have the same noise."""
         topk, batch, heads, queries = self.attention.noise_shape(encoded.inputs)
         like = {"dtype": encoded.tokens.dtype, "device": encoded.tokens.device}
-        if shared:  # few numbers, so matched moments are affordable; (N, Q, topk, H) keeps those of a query together
+        if shared:  # little noise, so matched moments are affordable; the noise of one query is contiguous
             noise = matched_normal(num_samples, queries, topk, heads, generator=generator, **like)
             return noise.permute(0, 2, 3, 1).unsqueeze(2)
         return torch.randn((num_samples, topk, batch, heads, queries), generator=generator, **like)
 
 
 class Features(NamedTuple):
-    """What a head reads."""
+    """Inputs of a head."""
 
     hidden: Tensor  # (N, B, Q, hidden)
     skip: Tensor | None  # (B, Q, skip_dim)
 
 
 class Trunk(nn.Module):
-    """Deterministic attention and a hidden layer on what was attended to and who asked: features for a head.
+    """Deterministic attention, and a hidden layer on attended values and query: features for a head.
 
     The arguments are those of `Network`.
     """
@@ -86,36 +86,37 @@ class Trunk(nn.Module):
 
     def forward(self, batch: Batch) -> Features:
         """Features, (1, B, Q, hidden)."""
-        seen = self.network.encoder(batch)
-        attended = torch.cat([self.network.attend(seen), seen.query.unsqueeze(0)], -1)
-        return Features(gelu(self.linear(attended)), seen.skip)
+        encoded = self.network.encoder(batch)
+        attended = torch.cat([self.network.attend(encoded), encoded.query.unsqueeze(0)], -1)
+        return Features(gelu(self.linear(attended)), encoded.skip)
 
 
 class Head(nn.Module):
-    """Linear read-out of several kinds of numbers per output; the first kind also sees the skip, linearly.
+    """Linear read-out of the distribution parameters of each output; the first also depends linearly on the skip.
 
     Args:
-        trunk: whose features it reads.
-        outputs: numbers to predict.
-        kinds: numbers per output, for instance mean and log standard deviation.
+        trunk: source of the features.
+        output_dim: numbers to predict.
+        params_per_output: for instance 2, for mean and log standard deviation.
         seed: fixes the initial weights.
     """
 
-    def __init__(self, trunk: Trunk, outputs: int, kinds: int, seed: int = 0):
+    def __init__(self, trunk: Trunk, output_dim: int, params_per_output: int, seed: int = 0):
         super().__init__()
         encoder = trunk.network.encoder
-        self.kinds, self.per_query, outputs = kinds, encoder.per_query, outputs // encoder.queries_per_row
-        self.linear = seeded_linear(trunk.network.config.hidden, kinds * outputs, seed)
-        self.skip = seeded_linear(encoder.skip_dim, outputs, seed + 1) if encoder.skip_dim else None
+        self.params_per_output, self.per_query = params_per_output, encoder.per_query
+        outputs_per_query = output_dim // encoder.queries_per_row
+        self.linear = seeded_linear(trunk.network.config.hidden, params_per_output * outputs_per_query, seed)
+        self.skip = seeded_linear(encoder.skip_dim, outputs_per_query, seed + 1) if encoder.skip_dim else None
 
     def forward(self, features: Features) -> tuple[Tensor, ...]:
-        """One tensor per kind, (N, B, outputs), or (N, B, Q, outputs) where every query has its own."""
-        first, *others = self.linear(features.hidden).chunk(self.kinds, -1)
+        """One tensor per parameter, (N, B, outputs), or (N, B, Q, outputs) if every query has its own outputs."""
+        parameters = list(self.linear(features.hidden).chunk(self.params_per_output, -1))
         if self.skip is not None and features.skip is not None:
-            first = first + self.skip(features.skip)
-        return tuple(kind if self.per_query else join_queries(kind) for kind in (first, *others))
+            parameters[0] = parameters[0] + self.skip(features.skip)
+        return tuple(parameter if self.per_query else join_queries(parameter) for parameter in parameters)
 
     def normal(self, features: Features) -> Draws:
-        """Mean and log standard deviation, the two kinds of a Gaussian read-out; deviations in their range."""
+        """Mean and log standard deviation of a Gaussian read-out; the latter is clamped to its range."""
         mean, log_std = self(features)
         return Draws(mean, log_std.clamp(*LOG_STD_RANGE))

@@ -1,4 +1,4 @@
-"""The encoder of irregularly sampled series."""
+"""Encoder of irregularly sampled series."""
 
 from typing import ClassVar
 
@@ -13,17 +13,17 @@ from nsac.layers.init import seeded_mlp
 from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
 QUERY_RESOLUTIONS, WINDOW_RESOLUTION = (0.02, 0.1), 0.05
-"""Widths, over `time_scale`, at which observations around the query and along the window are described."""
+"""Widths, over `time_scale`, of the local statistics around the query and along the window."""
 
 WINDOW_PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Where along the window observations are described; fractions of its length."""
+"""Positions along the window of the local statistics; fractions of its length."""
 
 
 class SeriesEncoder(AbstractEncoder):
     """Observations at irregular times (`x`, `times`, `mask`) to one token each, and `query_times` to queries.
 
     Args:
-        input_dim: numbers per observation.
+        input_dim: features of an observation.
         time_scale: characteristic time scale, about the length of the observed window.
         width: size of tokens and queries.
         seed: fixes the initial weights.
@@ -46,8 +46,8 @@ class SeriesEncoder(AbstractEncoder):
         """Observations around the query time, at two resolutions, and around a few times of the observed window."""
         x = batch["x"]
         times, at, first = self._times(batch)
-        hidden = batch.get("mask")
-        hidden = torch.zeros_like(times, dtype=torch.bool) if hidden is None else hidden
+        mask = batch.get("mask")
+        hidden = torch.zeros_like(times, dtype=torch.bool) if mask is None else mask
         times, at = self._scaled(times, first, x), self._scaled(at, first, x)
         x, times = x.masked_fill(hidden[..., None], 0), times.masked_fill(hidden, 0)
         places = times.new_tensor(WINDOW_PLACES) * times.amax(-1, keepdim=True)
@@ -62,13 +62,13 @@ class SeriesEncoder(AbstractEncoder):
         check_shape("x", x, "(batch, time, features)", (-1, -1, self.input_dim))
         for name in ("times", "query_times"):
             if name not in batch:
-                raise ValueError(f"A batch of series must hold {name!r}. Got {sorted(batch)} instead.")
+                raise ValueError(f"A batch of series must contain {name!r}. Got {sorted(batch)} instead.")
         sizes = {"input_dim": self.input_dim, "query_dim": self.input_dim, "takes_times": True}
         check_sequence(x, batch["times"], mask, None, batch["query_times"], causal=False, **sizes)
         check_dtype("x", x, self.token[0].weight.dtype)  # pyright: ignore[reportArgumentType]
         times, at, first = self._times(batch)
         tau, query_tau = self._scaled(times, first, x), self._scaled(at, first, x)
-        if mask is not None:  # what is behind the mask must not reach the token network either
+        if mask is not None:  # masked values must not enter the token network either
             x, tau = x.masked_fill(mask[..., None], 0), tau.masked_fill(mask, 0)
         tokens = self.token(torch.cat([x, _time_input(tau)], -1))
         return Encoded(tokens, self.query(_time_input(query_tau)), times, at, mask)

@@ -1,4 +1,4 @@
-"""The encoder of table rows."""
+"""Encoder of table rows."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -15,17 +15,17 @@ from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
 
 class TableEncoder(AbstractEncoder):
-    """Rows of numbers (`x`, NaN = missing) and categories (`c`, 0 = missing) to tokens; the row itself asks.
+    """Rows of numbers (`x`, NaN = missing) and categories (`c`, 0 = missing) to tokens.
 
-    A missing value is never replaced silently: with a token per feature its token is masked, and with slots, as in the
-    query and the straight path, its number is left out and a flag says so.
+    The query is a linear map of the row. Missing values are marked: with one token per feature the token is masked; in
+    slots, in the query and in the skip features the value is 0 and a flag is set.
 
     Args:
-        numbers: number of numeric columns.
-        levels: for each categorical column, how many levels it has besides "missing".
+        input_dim: number of numeric columns.
+        categories: number of categories of each categorical column, not counting "missing".
         tokens: `"slots"`: learned mixtures of all features; `"features"`: one token each.
         missing: whether numbers may be missing.
-        columns: positions of the numeric columns that are seen, if not all are.
+        columns: positions of the numeric columns in use, if not all are.
         width: size of a token.
         slots: number of slots.
         seed: fixes the initial weights.
@@ -36,8 +36,8 @@ class TableEncoder(AbstractEncoder):
 
     def __init__(
         self,
-        numbers: int,
-        levels: Sequence[int] = (),
+        input_dim: int,
+        categories: Sequence[int] = (),
         tokens: str = "slots",
         missing: bool = False,
         columns: Sequence[int] = (),
@@ -46,79 +46,91 @@ class TableEncoder(AbstractEncoder):
         seed: int = 0,
     ):
         super().__init__()
-        self.numbers, self.tokens, self.missing, self.columns = numbers, tokens, missing, list(columns)
-        numbers = len(columns) or numbers
+        self.input_dim, self.tokens, self.missing, self.columns = input_dim, tokens, missing, list(columns)
+        used_dim = len(columns) or input_dim
+        numeric_dim = used_dim * (2 if missing else 1)  # with flags of missing values
         self.token_dim = self.query_dim = width
+        # Category embeddings; the attribute is a key of saved weights.
         self.levels = nn.ModuleList(
-            seeded(lambda n=n: nn.Embedding(n + 1, width), seed + i) for i, n in enumerate(levels)
+            seeded(lambda n=n: nn.Embedding(n + 1, width), seed + i) for i, n in enumerate(categories)
         )
-        self.skip_dim = numbers * (2 if missing else 1) + width * len(levels)
+        self.skip_dim = numeric_dim + width * len(categories)
         if tokens == "slots":
             self.slots = seeded(lambda: nn.Linear(self.skip_dim, slots * width), seed)
         else:
-            self.value = seeded(lambda: _PerFeature(numbers, width), seed)
+            self.value = seeded(lambda: _PerFeature(used_dim, width), seed)
         self.query = seeded_linear(self.skip_dim, width, seed + 1)
-        self.sizes = [n + 1 for n in levels]
-        self.description_dim = numbers * (2 if missing else 1) + sum(self.sizes)
+        self.sizes = [n + 1 for n in categories]
+        self.description_dim = numeric_dim + sum(self.sizes)
 
     @override
     def describe(self, batch: Batch) -> Tensor:
-        """The row: numbers, 0 and a flag where one is missing, and categories one-hot."""
-        x = self._seen(batch)
+        """The row: numbers, with 0 and a flag where one is missing, and one-hot categories."""
+        x = self._used_columns(batch)
         absent = torch.isnan(x)
-        parts = [x.masked_fill(absent, 0)] + ([absent.to(x.dtype)] if self.missing else [])
-        parts += [one_hot(batch["c"][:, i], n).to(x.dtype) for i, n in enumerate(self.sizes)]
-        return torch.cat(parts, -1).unsqueeze(1)
+        features = [x.masked_fill(absent, 0)]
+        if self.missing:
+            features.append(absent.to(x.dtype))
+        features += [one_hot(batch["c"][:, i], n).to(x.dtype) for i, n in enumerate(self.sizes)]
+        return torch.cat(features, -1).unsqueeze(1)
 
     @override
     def forward(self, batch: Batch) -> Encoded:
         x = batch["x"]
-        check_shape("x", x, "(rows, features)", (-1, self.numbers))
+        check_shape("x", x, "(rows, features)", (-1, self.input_dim))
         check_dtype("x", x, self.query.weight.dtype)
-        x = self._seen(batch)
+        x = self._used_columns(batch)
         check_known("x", x, self.missing)
         if self.levels:
-            self._check_levels(batch)
+            self._check_categories(batch)
         absent = torch.isnan(x)
         known = x.masked_fill(absent, 0)
-        kinds = [embed(batch["c"][:, i]) for i, embed in enumerate(self.levels)]
-        row = torch.cat([known, *([absent.to(x.dtype)] if self.missing else []), *kinds], -1)
+        embedded = [embed(batch["c"][:, i]) for i, embed in enumerate(self.levels)]
+        features = [known]
+        if self.missing:
+            features.append(absent.to(x.dtype))
+        row = torch.cat([*features, *embedded], -1)
         query = self.query(row).unsqueeze(1)
         if self.tokens == "slots":
             return Encoded(gelu(self.slots(row)).unflatten(-1, (-1, self.token_dim)), query, skip=row.unsqueeze(1))
-        tokens = torch.cat([self.value(known), *(kind.unsqueeze(1) for kind in kinds)], 1)
+        tokens = torch.cat([self.value(known), *(category.unsqueeze(1) for category in embedded)], 1)
         mask = None
-        if self.missing or kinds:
-            mask = torch.cat([absent, *((batch["c"][:, i : i + 1] == 0) for i in range(len(kinds)))], 1)
+        if self.missing or embedded:
+            masks = [absent]
+            if embedded:
+                masks.append(batch["c"] == 0)
+            mask = torch.cat(masks, 1)
         return Encoded(tokens, query, mask=mask, skip=row.unsqueeze(1))
 
-    def _seen(self, batch: Batch) -> Tensor:
+    def _used_columns(self, batch: Batch) -> Tensor:
         return batch["x"][:, self.columns] if self.columns else batch["x"]
 
-    def _check_levels(self, batch: Batch) -> None:
+    def _check_categories(self, batch: Batch) -> None:
         sizes = [len(embed.weight) for embed in self.levels]  # pyright: ignore[reportArgumentType]
         if "c" not in batch:
-            raise ValueError(f"A batch must hold 'c', {len(sizes)} categorical columns. Got {sorted(batch)} instead.")
+            raise ValueError(
+                f"A batch must contain 'c', {len(sizes)} categorical columns. Got {sorted(batch)} instead."
+            )
         check_shape("c", batch["c"], "(rows, categorical columns)", (batch["x"].shape[0], len(sizes)))
         if torch.compiler.is_compiling():
-            return  # what follows looks at values
+            return  # the check below depends on values
         low, high = batch["c"].amin(0), batch["c"].amax(0)
         for column, size in enumerate(sizes):
             if low[column] < 0 or high[column] >= size:
                 raise ValueError(
                     f"`c` must be between 0 (missing) and {size - 1} in column {column}. "
-                    f"Got {int(low[column])} to {int(high[column])} instead. Give unknown levels the number 0."
+                    f"Got {int(low[column])} to {int(high[column])} instead. Encode unknown categories as 0."
                 )
 
 
 class _PerFeature(nn.Module):
     """A token per number: GELU(value * direction + place)."""
 
-    def __init__(self, numbers: int, width: int):
+    def __init__(self, input_dim: int, width: int):
         super().__init__()
-        self.direction = nn.Parameter(torch.empty(1, numbers, width))
-        self.place = nn.Parameter(torch.empty(1, numbers, width))
+        self.direction = nn.Parameter(torch.empty(1, input_dim, width))
+        self.place = nn.Parameter(torch.empty(1, input_dim, width))
 
     def forward(self, x: Tensor) -> Tensor:  # b f -> b f w
-        scale = self.direction[0].numel() ** 0.5  # weights were scaled for that fan-in, but a token sees one number
+        scale = self.direction[0].numel() ** 0.5  # `seeded` scales for this fan-in, but the fan-in of a token is 1
         return gelu(scale * (x.unsqueeze(-1) * self.direction + self.place))

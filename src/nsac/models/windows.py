@@ -1,4 +1,4 @@
-"""The encoder of windows of regular steps."""
+"""Encoder of windows of regular steps."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -14,26 +14,28 @@ from nsac.layers.init import seeded, seeded_linear, seeded_mlp
 from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
 MIN_RELATIVE_AMPLITUDE = 0.3
-"""Over the typical one, the amplitude that a window has at least: one at rest must not be blown up."""
+"""Minimum amplitude of a window over the typical one: noise in a constant window must not be amplified."""
 
 
 def interpolate_missing(x: Tensor) -> Tensor:
-    """Windows, (B, L, V), with straight lines across holes, level at the ends, and 0 where a variable is not known."""
-    absent, most = x.isnan(), x.shape[1] - 1
+    """Windows, (B, L, V), interpolated linearly in time, constant at the ends, and 0 for a variable without values."""
+    absent = x.isnan()
+    last = x.shape[1] - 1
     if not torch.compiler.is_compiling() and not absent.any():
         return x
     steps = torch.arange(x.shape[1], device=x.device)[:, None]
     before = _running_max(torch.where(absent, -1, steps))
-    after = most - _running_max(torch.where(absent, -1, most - steps).flip(1)).flip(1)
-    left = torch.where(before < 0, after, before)  # before the first known value it is that one, and so at the end
-    right = torch.where(after > most, before, after)
+    after = last - _running_max(torch.where(absent, -1, last - steps).flip(1)).flip(1)
+    left = torch.where(before < 0, after, before)  # before the first observed value that one is used
+    right = torch.where(after > last, before, after)  # and after the last one, the last
     known = x.nan_to_num()
-    a, b = (known.gather(1, place.clamp(0, most)) for place in (left, right))
+    a = known.gather(1, left.clamp(0, last))
+    b = known.gather(1, right.clamp(0, last))
     return a + (b - a) * (steps - left).clamp(min=0) / (right - left).clamp(min=1)
 
 
 def _running_max(place: Tensor) -> Tensor:  # b l v
-    """Largest number up to each step, at least -1. ONNX has no such operation, so a graph looks at all pairs."""
+    """Largest number up to each step, at least -1. ONNX has no such operation: a graph compares all pairs."""
     if not torch.compiler.is_compiling():
         return place.cummax(1).values
     later = torch.ones(place.shape[1], place.shape[1], dtype=torch.bool, device=place.device).triu(1)
@@ -41,27 +43,27 @@ def _running_max(place: Tensor) -> Tensor:  # b l v
 
 
 def amplitude(x: Tensor, typical: Tensor) -> Tensor:
-    """Root mean square difference to the last value in windows without holes, (B, L, V) -> (B, 1, V); not near 0."""
+    """Root mean square difference to the last value, (B, L, V) -> (B, 1, V), with a minimum; values must not be NaN."""
     return ((x - x[:, -1:]).square().mean(1, keepdim=True) + (MIN_RELATIVE_AMPLITUDE * typical) ** 2).sqrt()
 
 
 class WindowEncoder(AbstractEncoder):
-    """Regular windows (`x`, (B, L, V), NaN = missing) to one token per variable; all of them ask.
+    """Regular windows (`x`, (B, L, V), NaN = missing) to one token per variable.
 
-    A variable's token sees its differences to its last known value, that value, and which variable it is. `calendar`,
-    (B, G), known in advance, is one more token; a variable that would be alone gets a constant one. Holes are bridged
-    by straight lines, and flags say where they are; a variable with no value in the window is masked. A linear map of
-    all tokens side by side asks, so that it is known which variable moved. Of several targets each asks for itself,
-    with its own token, and all share weights.
+    A token encodes the differences of a variable to its last value, that value, and the identity of the variable.
+    `calendar`, (B, G), known in advance, is one more token; a single variable without calendar gets a constant second
+    token. Missing values are interpolated linearly and flagged; a variable without values in the window is masked.
+    The query is a linear map of the concatenated tokens. With several targets each target has its own query, which is
+    its token, and all share weights.
 
     Args:
-        length: steps of a window.
-        variables: number of series.
-        calendar: numbers that describe the time of the forecast, 0 for none.
+        lookback: steps of a window.
+        input_dim: number of variables, V.
+        calendar_dim: numbers that describe the time of the forecast, G; 0 for none.
         missing: whether values may be missing.
-        skip: whether the head sees the window directly.
-        amplitudes: typical amplitude of each variable in a window. If given, differences are seen in units of the
-            amplitude that the variable has in this window, and its logarithm is seen too.
+        skip: whether the window has a direct linear path to the mean.
+        amplitudes: typical amplitude of each variable in a window. If given, differences are divided by the
+            amplitude of the variable in this window, whose logarithm is one more input.
         targets: positions of the variables that are predicted, if there are several.
         width: size of a token.
         seed: fixes the initial weights.
@@ -73,9 +75,9 @@ class WindowEncoder(AbstractEncoder):
 
     def __init__(
         self,
-        length: int,
-        variables: int,
-        calendar: int = 0,
+        lookback: int,
+        input_dim: int,
+        calendar_dim: int = 0,
         missing: bool = False,
         skip: bool = False,
         amplitudes: Sequence[float] = (),
@@ -85,59 +87,69 @@ class WindowEncoder(AbstractEncoder):
     ):
         super().__init__()
         self.targets, self.queries_per_row = list(targets), max(1, len(targets))
-        self.length, self.variables, self.missing, self.relative = length, variables, missing, bool(amplitudes)
+        self.lookback, self.input_dim, self.missing, self.relative = lookback, input_dim, missing, bool(amplitudes)
         if self.relative:
             self.register_buffer("amplitudes", torch.tensor(list(amplitudes)))
         self.token_dim = self.query_dim = width
-        self.skip_dim = length * (1 if targets else variables) if skip else 0
-        self.token = seeded_mlp(length * (2 if missing else 1) + (2 if amplitudes else 1), width, width, seed)
-        self.identity = seeded(lambda: nn.Embedding(variables, width), seed + 1)
-        self.calendar = seeded_mlp(calendar, width, width, seed + 2) if calendar else None
-        alone = variables == 1 and not calendar  # with a single key there is nothing to choose, hence nothing to doubt
-        self.company = seeded(lambda: nn.Embedding(1, width), seed + 2) if alone else None
-        whole = (variables + (calendar > 0 or alone)) * width
-        self.query = None if targets else seeded_linear(whole, width, seed + 3)
-        self.description_dim = (6 if missing else 5) * variables
+        self.skip_dim = lookback * (1 if targets else input_dim) if skip else 0
+        self.token = seeded_mlp(lookback * (2 if missing else 1) + (2 if amplitudes else 1), width, width, seed)
+        self.identity = seeded(lambda: nn.Embedding(input_dim, width), seed + 1)
+        self.calendar = seeded_mlp(calendar_dim, width, width, seed + 2) if calendar_dim else None
+        # With a single key the epistemic variance is 0, so a single token gets a second, constant one. The attribute
+        # is a key of saved weights.
+        single = input_dim == 1 and not calendar_dim
+        self.company = seeded(lambda: nn.Embedding(1, width), seed + 2) if single else None
+        n_tokens = input_dim + (1 if calendar_dim or single else 0)
+        self.query = None if targets else seeded_linear(n_tokens * width, width, seed + 3)
+        self.description_dim = (6 if missing else 5) * input_dim
 
     @override
     def describe(self, batch: Batch) -> Tensor:
-        """Of each variable: last, smallest and largest value, roughness from step to step and over a quarter window."""
+        """Per variable: last, smallest and largest value, log RMS change over a step and a quarter of the window."""
         x = batch["x"]  # b l v
-        share = [x.isnan().to(x.dtype).mean(1)] if self.missing else []
+        missing_fraction = x.isnan().to(x.dtype).mean(1) if self.missing else None
         x = interpolate_missing(x) if self.missing else x
         x = x.transpose(0, 1).contiguous()  # l b v: sums over the first axis are the fastest
-        parts = [x[-1], x.amin(0), x.amax(0)]
-        for lag in (1, max(1, self.length // 4)):
-            change = x[lag:] - x[:-lag] if lag < self.length else torch.zeros_like(x[:1])
-            parts.append((change.square().mean(0).sqrt() + ROUGHNESS_FLOOR).log())
-        return torch.cat(parts + share, -1).unsqueeze(1)
+        statistics = [x[-1], x.amin(0), x.amax(0)]
+        for lag in (1, max(1, self.lookback // 4)):
+            change = x[lag:] - x[:-lag] if lag < self.lookback else torch.zeros_like(x[:1])
+            statistics.append((change.square().mean(0).sqrt() + ROUGHNESS_FLOOR).log())
+        if missing_fraction is not None:
+            statistics.append(missing_fraction)
+        return torch.cat(statistics, -1).unsqueeze(1)
 
     @override
     def forward(self, batch: Batch) -> Encoded:
         x = batch["x"].mT  # b v l
-        check_shape("x", batch["x"], "(batch, time, variables)", (-1, self.length, self.variables))
+        check_shape("x", batch["x"], "(batch, time, variables)", (-1, self.lookback, self.input_dim))
         check_dtype("x", x, self.identity.weight.dtype)
         check_known("x", x, self.missing)
         absent = torch.isnan(x)
         filled = interpolate_missing(batch["x"]) if self.missing else batch["x"]
         last = filled[:, -1:]
-        change, scale = filled - last, []
+        change = filled - last
+        log_amplitude = None
         if self.relative:
             size = amplitude(filled, self.amplitudes)
-            change, scale = change / size, [(size / self.amplitudes).log()]
+            change = change / size
+            log_amplitude = (size / self.amplitudes).log()
         change = change.mT
-        parts = [change, *(part.mT for part in (last, *scale)), *([absent.to(x.dtype)] if self.missing else [])]
-        tokens = self.token(torch.cat(parts, -1)) + self.identity.weight
+        features = [change, last.mT]
+        if log_amplitude is not None:
+            features.append(log_amplitude.mT)
+        if self.missing:
+            features.append(absent.to(x.dtype))
+        tokens = self.token(torch.cat(features, -1)) + self.identity.weight
         mask = absent.all(-1) if self.missing else None
         if self.calendar is not None:
             tokens = torch.cat([tokens, self.calendar(batch["calendar"]).unsqueeze(1)], 1)
         if self.company is not None:
             tokens = torch.cat([tokens, self.company.weight.expand(len(tokens), 1, -1)], 1)
-        if tokens.shape[1] > self.variables:
+        if tokens.shape[1] > self.input_dim:
             mask = None if mask is None else torch.nn.functional.pad(mask, (0, 1))
         known = tokens if mask is None else tokens.masked_fill(mask.unsqueeze(-1), 0)
         if self.query is None:
-            query, straight = known[:, self.targets], change[:, self.targets]
+            query, skip = known[:, self.targets], change[:, self.targets]
         else:
-            query, straight = (each.unsqueeze(1) for each in (self.query(known.flatten(1)), change.flatten(1)))
-        return Encoded(tokens, query, mask=mask, skip=straight if self.skip_dim else None)
+            query, skip = self.query(known.flatten(1)).unsqueeze(1), change.flatten(1).unsqueeze(1)
+        return Encoded(tokens, query, mask=mask, skip=skip if self.skip_dim else None)

@@ -1,4 +1,4 @@
-"""Training: one loop for every model that gives a loss and a validation score."""
+"""Training: one loop for every model with a loss and a validation score."""
 
 from nsac.training.checkpoint import CheckpointError as CheckpointError
 from nsac.training.config import TrainConfig as TrainConfig

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nsac._io import sync_folder, write_flushed
+from nsac._io import write_atomic
 
 FORMAT, VERSION = "nsac-checkpoint", "1"
 KEEP = 2
@@ -39,16 +38,13 @@ def write_checkpoint(folder: Path, snapshot: Snapshot) -> Path:
     """
     from safetensors.torch import save
 
-    folder.mkdir(parents=True, exist_ok=True)
     # Copies, because safetensors refuses tensors that share memory.
     tensors = {n: t.detach().cpu().clone(memory_format=torch.contiguous_format) for n, t in snapshot.tensors.items()}
     facts = json.dumps(snapshot.facts)
     about = {"format": FORMAT, "version": VERSION, "facts": facts, "sha256": _digest(facts, tensors)}
     path = folder / f"step-{snapshot.facts['step']:09d}.safetensors"
     temporary = path.with_suffix(".tmp")  # always the same, so that kills leave one behind at most
-    write_flushed(temporary, save(tensors, about))
-    os.replace(temporary, path)
-    sync_folder(folder)
+    write_atomic(path, save(tensors, about), temporary)
     for old in _checkpoints(folder)[:-KEEP]:
         old.unlink()
     return path

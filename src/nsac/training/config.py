@@ -1,4 +1,4 @@
-"""The numbers of a training run."""
+"""Hyperparameters of a training run."""
 
 import hashlib
 import json
@@ -14,40 +14,40 @@ PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Every number of a training run."""
+    """Hyperparameters of a training run."""
 
     epochs: int = 100
     """passes over the training rows, if `max_steps` is None"""
     max_steps: int | None = None
-    """optimiser steps; takes the place of `epochs`"""
+    """optimiser steps; overrides `epochs`"""
     batch_size: int = 128
-    """rows per step, over all processes. Rows left over at the end of an epoch wait for the next shuffle"""
+    """rows per step, over all processes. An incomplete last batch of an epoch is dropped"""
     learning_rate: float = 3e-3
-    """peak, after the warm-up"""
+    """peak learning rate, after the warm-up"""
     weight_decay: float = 1e-2
-    """of matrices and synapses; biases do not decay"""
+    """weight decay of matrices and synapses; biases have none"""
     schedule: Literal["cosine", "one-cycle"] = "cosine"
-    """`"cosine"`: linear warm-up, then a cosine to 0; `"one-cycle"`: cosines up from 1/25 of the peak and down"""
+    """`"cosine"`: linear warm-up, then a cosine to 0; `"one-cycle"`: a cosine up from 1/25 of the peak, and one down"""
     warmup: float = 0.1
-    """share of the steps in which the rate rises"""
+    """fraction of the steps in which the learning rate rises"""
     clip: float | None = 1.0
-    """largest norm of the gradient; None for no limit"""
+    """maximum norm of the gradient; None for no clipping"""
     ema: float | None = 0.998
-    """decay of the averaged weights, which are the ones validated and kept; None keeps the weights themselves"""
+    """decay of the exponential moving average of the weights, which is validated and kept; None for no averaging"""
     patience: int | None = None
-    """validations without improvement after which the run stops; None never stops early"""
+    """validations without improvement after which the run stops; None for no early stopping"""
     validate_every: int = 100
     """steps between validations; the last step is always validated"""
     validation_batch_size: int = 512
-    """rows per validation batch: bounds memory, and fixes which noise a row meets"""
+    """rows per validation batch; it bounds memory, and changes the noise that a row is evaluated with"""
     explode: float = 1e4
-    """a loss whose size is above this many times the median of the latest ones (taken as at least 1) is a divergence"""
+    """training has diverged if |loss| exceeds this many times the median of the latest ones (at least 1)"""
     precision: Literal["32-true", "64-true", "bf16-mixed"] = "32-true"
-    """`"32-true"` leaves model and data in the precision they come in; `"64-true"` makes both double"""
+    """`"32-true"` keeps the precision of model and data; `"64-true"` converts both to double"""
     accelerator: str = "auto"
-    """where to compute: `"cpu"`, `"cuda"`, ..., or what there is"""
+    """`"cpu"`, `"cuda"`, ..., or `"auto"`, the best available"""
     devices: int = 1
-    """processes, each with an equal slice of the batch"""
+    """number of processes, each with an equal slice of the batch"""
     checkpoint_every: float = 30.0
     """seconds between checkpoints; 0 writes one after every step"""
 
@@ -55,7 +55,7 @@ class TrainConfig:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type in (float, float | None) and isinstance(value, int):
-                object.__setattr__(self, field.name, float(value))  # 1 and 1.0 are one number, and have one key
+                object.__setattr__(self, field.name, float(value))  # 1 and 1.0 must have the same key
         for name in ("epochs", "batch_size", "validate_every", "validation_batch_size", "devices"):
             check_int(name, getattr(self, name))
         for name in ("max_steps", "patience"):
@@ -95,6 +95,6 @@ class TrainConfig:
 
     @property
     def key(self) -> str:
-        """A name for these numbers: the same on every machine, another for every other config."""
+        """Hash of the fields: the same on every machine, and different for different configs."""
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What the loop asks of data and models, what it tells on the way, and how it ends."""
+"""Interfaces of data and models, and the reports, results and errors of the training loop."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -8,27 +8,27 @@ from torch import Tensor
 
 
 class Data(Protocol):
-    """Rows that become tensors when they are asked for."""
+    """Rows that are converted to tensors batch by batch."""
 
     def __len__(self) -> int:
         """Number of rows."""
         ...
 
     def batch(self, rows: Tensor) -> dict[str, Tensor]:
-        """The rows with these numbers (a LongTensor on the CPU), by name; `"y"` is the target."""
+        """The rows with these indices (a LongTensor on the CPU), as named tensors; `"y"` is the target."""
         ...
 
 
 class Trainable(Protocol):
-    """What an `nn.Module` must offer to be trained.
+    """The interface of an `nn.Module` that can be trained.
 
-    `generator` is the only source of randomness, and lives on the device of the batch. What draws from torch's global
-    state instead, such as `nn.Dropout`, is not resumed to the bit.
+    `generator` must be the only source of randomness; it is on the device of the batch. Modules that use torch's global
+    random state, such as `nn.Dropout`, do not resume bit for bit.
     """
 
     @property
     def parts(self) -> dict[str, Tensor]:
-        """Scalars behind the latest loss, by name, detached: for the log."""
+        """Named parts of the latest loss, detached, for the log."""
         ...
 
     def loss(self, batch: dict[str, Tensor], generator: torch.Generator) -> Tensor:
@@ -42,30 +42,30 @@ class Trainable(Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands, after a step."""
+    """Progress of a run after a step."""
 
     step: int
     """steps done"""
     steps: int
-    """steps in all, if the run is not stopped early"""
+    """total number of steps, without early stopping"""
     parts: dict[str, float]
     """parts of the loss at this step, and `"loss"` itself"""
     validation: float | None
     """latest validation score, lower is better; None before the first"""
     learning_rate: float
-    """rate of this step"""
+    """learning rate of this step"""
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """How a run went; the weights are in the model."""
+    """Result of a run; the weights are in the model."""
 
     steps: int
     """steps done"""
     best_score: float
     """validation score of the weights that were kept: negative log-likelihood per entry"""
     best_step: int
-    """step after which they were found"""
+    """step after which these weights were validated"""
     history: list[dict[str, Any]]
     """one dict per validation: step, parts, validation, learning_rate, seconds"""
     stopped_early: bool
@@ -73,8 +73,8 @@ class TrainResult:
 
 
 class DivergedError(FloatingPointError):
-    """A loss, gradient or weight is not finite, or the loss exploded."""
+    """A loss, gradient or weight is not finite, or the loss is far above its median."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Stopped by Ctrl-C. The message says how to go on."""
+    """Stopped by Ctrl-C. The message explains how to resume."""

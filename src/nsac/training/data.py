@@ -1,4 +1,4 @@
-"""Rows in memory, subsets of rows, and a pass over all of them."""
+"""Rows in memory, subsets of rows, and batches of all rows in order."""
 
 from collections.abc import Iterator
 
@@ -16,8 +16,8 @@ class TensorData:
         lengths = {name: len(column) for name, column in columns.items()}
         if "y" not in columns or len(set(lengths.values())) != 1:
             raise ValueError(
-                f"`columns` must hold 'y' and have equal numbers of rows. Got {lengths} instead. "
-                "What is the same for all rows must be expanded."
+                f"`columns` must contain 'y' and have equal numbers of rows. Got {lengths} instead. "
+                "Expand values that are the same for all rows."
             )
         self.columns = columns
 
@@ -25,7 +25,7 @@ class TensorData:
         return len(self.columns["y"])
 
     def batch(self, rows: Tensor) -> dict[str, Tensor]:
-        """The rows with these numbers."""
+        """The rows with these indices."""
         return {name: column[rows] for name, column in self.columns.items()}
 
 
@@ -39,7 +39,7 @@ class Subset:
         return len(self.rows)
 
     def batch(self, rows: Tensor) -> dict[str, Tensor]:
-        """The rows with these numbers, of these rows."""
+        """The rows with these indices within the subset."""
         return self.data.batch(self.rows[rows])
 
 

@@ -1,33 +1,33 @@
-"""Ctrl-C that waits for the end of a step."""
+"""Deferred handling of Ctrl-C: it takes effect at the end of a step."""
 
 import signal
 import threading
 from types import FrameType
 
 
-class HeldInterrupt:
-    """Within this context a first Ctrl-C only sets `asked`; a second one interrupts at once.
+class DeferredInterrupt:
+    """In this context the first Ctrl-C only sets `requested`; the second one interrupts immediately.
 
     Outside the main thread, where Python allows no signal handlers, it does nothing.
     """
 
-    asked = False
+    requested = False
 
-    def __enter__(self) -> "HeldInterrupt":
-        self._before = None
+    def __enter__(self) -> "DeferredInterrupt":
+        self._previous = None
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.getsignal(signal.SIGINT)
-            if self._before is not None:  # None: set outside Python, and could not be put back
-                signal.signal(signal.SIGINT, self._note)
+            self._previous = signal.getsignal(signal.SIGINT)
+            if self._previous is not None:  # None: not set from Python, so it could not be restored
+                signal.signal(signal.SIGINT, self._on_signal)
         return self
 
-    def __exit__(self, kind, *exception) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-        if self.asked and kind is None:
-            raise KeyboardInterrupt  # it came too late to be noticed inside
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+        if self.requested and kind is None:
+            raise KeyboardInterrupt  # it came after the last check inside the context
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True

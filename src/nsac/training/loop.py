@@ -1,4 +1,4 @@
-"""The only training loop: AdamW, clipped gradients, averaged weights, the best on validation kept, resumable."""
+"""The training loop: AdamW, gradient clipping, averaged weights, selection on validation, checkpoints."""
 
 import atexit
 import logging
@@ -16,13 +16,13 @@ from torch import nn
 from nsac.training.checkpoint import CheckpointError, latest_checkpoint, read_checkpoint, sweep, write_checkpoint
 from nsac.training.config import TrainConfig
 from nsac.training.contract import Data, DivergedError, Interrupted, Progress, Trainable, TrainResult
-from nsac.training.interrupt import HeldInterrupt
+from nsac.training.interrupt import DeferredInterrupt
 from nsac.training.state import RunState
 
-REMEMBERED = 100
-"""Latest losses whose median says what is normal."""
-FEWEST = 10
-"""Losses it takes to say so."""
+MEDIAN_WINDOW = 100
+"""Number of latest losses whose median a loss is compared with."""
+MIN_LOSSES_FOR_MEDIAN = 10
+"""Number of losses from which on they are compared."""
 
 
 def train(
@@ -35,25 +35,25 @@ def train(
     checkpoint: str | Path | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> TrainResult:
-    """Train `model` in place and leave in it the weights that did best on validation, on the device of the training.
+    """Train `model` in place; it ends with the weights of the best validation score, on the training device.
 
-    The same model, data, config and seed give the same bits, whether or not the run was stopped and resumed on the way.
-    No global random state is read or changed.
+    The same model, data, config and seed give the same bits, whether or not the run was interrupted and resumed. The
+    global random state is neither read nor changed.
 
     Args:
         model: an `nn.Module` with `loss`, `validation` and `parts`.
-        train_data: rows to learn from.
-        validation_data: rows that choose the weights.
-        config: numbers of the run.
-        seed: fixes data order and noise; initial weights are the model's own affair.
-        checkpoint: folder for checkpoints. If it holds one, the run goes on from there.
+        train_data: training rows.
+        validation_data: rows for the choice of the best weights.
+        config: hyperparameters of the run.
+        seed: fixes data order and noise, but not the initial weights of the model.
+        checkpoint: folder for checkpoints. If it contains one, the run resumes from there.
         report: called after each step, in the first process only.
 
     Raises:
-        DivergedError: a loss, gradient or weight was not finite, or the loss exploded. The model holds the last good
-            weights.
+        DivergedError: a loss, gradient or weight was not finite, or the loss was far above its median. The model has
+            the last good weights.
         Interrupted: Ctrl-C. The run can be resumed.
-        CheckpointError: the folder holds something that cannot be resumed.
+        CheckpointError: the folder contains a checkpoint that cannot be resumed.
     """
     _check_model(model)
     if not len(train_data) or not len(validation_data):
@@ -66,28 +66,30 @@ def train(
     run = _Run(fabric, cast(Any, model), train_data, validation_data, config, seed)
     if folder is not None:
         run.resume(folder)
-    with HeldInterrupt() as interrupt:
+    with DeferredInterrupt() as interrupt:
         try:
-            run.go(folder, report, interrupt)
+            run.run_steps(folder, report, interrupt)
         except KeyboardInterrupt:
-            raise Interrupted(run.leave(folder)) from None
+            raise Interrupted(run.save_and_describe_resume(folder)) from None
         except DivergedError as err:
-            raise DivergedError(f"{err} {run.retreat(folder)}") from None
+            raise DivergedError(f"{err} {run.restore_last_good(folder)}") from None
         return run.finish()
 
 
 class _Run:
-    """What happens to the state, in which order."""
+    """The sequence of steps, validations and checkpoints of one run."""
 
-    def __init__(self, fabric, model, train_data: Data, validation_data: Data, config: TrainConfig, seed: int):
+    def __init__(
+        self, fabric: Any, model: Any, train_data: Data, validation_data: Data, config: TrainConfig, seed: int
+    ):
         self.config = config
         self.state = RunState(fabric, model, train_data, validation_data, config, seed)
-        self.losses: deque[float] = deque(maxlen=REMEMBERED)
+        self.losses: deque[float] = deque(maxlen=MEDIAN_WINDOW)
         self.history: list[dict[str, Any]] = []
-        self.stale = 0  # validations since the best one
+        self.without_improvement = 0  # validations since the best one
         self.started = time.monotonic()
         self.values: dict[str, float] = {}  # loss and its parts at the latest step
-        self.agreed = False  # all processes know that the run is to stop here
+        self.stop_agreed = False  # all processes stop after this step
 
     @property
     def finished(self) -> bool:
@@ -95,7 +97,7 @@ class _Run:
 
     @property
     def out_of_patience(self) -> bool:
-        return self.config.patience is not None and self.stale >= self.config.patience
+        return self.config.patience is not None and self.without_improvement >= self.config.patience
 
     @property
     def validation_due(self) -> bool:
@@ -103,17 +105,19 @@ class _Run:
         on_time = step > 0 and (step % self.config.validate_every == 0 or step == self.state.steps)
         return on_time and not (self.history and self.history[-1]["step"] == step)
 
-    def go(self, folder: Path | None, report: Callable[[Progress], None] | None, interrupt: HeldInterrupt) -> None:
+    def run_steps(
+        self, folder: Path | None, report: Callable[[Progress], None] | None, interrupt: DeferredInterrupt
+    ) -> None:
         saved = time.monotonic()
         while True:
-            if self.validation_due:  # before the step, because a run can be stopped between a step and its validation
+            if self.validation_due:  # before the step: a run can be stopped between a step and its validation
                 self.validate()
             if report is not None and self.values and self.state.fabric.is_global_zero:
                 report(self.progress())
             overdue = time.monotonic() - saved >= self.config.checkpoint_every
-            stop, overdue = self.state.agree(interrupt.asked, overdue)
+            stop, overdue = self.state.agree(interrupt.requested, overdue)
             if stop:
-                self.agreed = True
+                self.stop_agreed = True
                 raise KeyboardInterrupt
             if folder is not None and (self.finished or (overdue and self.values)):
                 self.save(folder)
@@ -124,24 +128,24 @@ class _Run:
             self.losses.append(abs(self.values["loss"]))
 
     def check(self, values: dict[str, float], gradient_is_finite: bool) -> None:
-        """Called between the gradient and the update, so that a bad step is never taken."""
+        """Raise `DivergedError` after the gradient and before the update, so that a diverged step has no effect."""
         size, limit, step = abs(values["loss"]), self.config.explode, self.state.step + 1
         if not (math.isfinite(size) and gradient_is_finite):
             raise DivergedError(
-                f"Training diverged at step {step}: {self.state.first_bad(values)} is not finite. "
-                "Lower the learning rate, or look at the data of this step."
+                f"Training diverged at step {step}: {self.state.first_not_finite(values)} is not finite. "
+                "Lower the learning rate, or check the data of this step."
             )
-        if size > limit and len(self.losses) >= FEWEST:
-            usual = statistics.median(self.losses)
-            if size > limit * max(1.0, usual):
+        if size > limit and len(self.losses) >= MIN_LOSSES_FOR_MEDIAN:
+            median = statistics.median(self.losses)
+            if size > limit * max(1.0, median):
                 raise DivergedError(
-                    f"Training diverged at step {step}: the loss is {values['loss']:.3g}, and {usual:.3g} is usual. "
+                    f"Training diverged at step {step}: the loss is {values['loss']:.3g}, its median {median:.3g}. "
                     "Lower the learning rate, standardise the data, or raise `explode`."
                 )
 
     def validate(self) -> None:
         score = self.state.validate()
-        self.state.torn = True
+        self.state.update_in_progress = True
         self.history.append(
             {
                 "step": self.state.step,
@@ -153,10 +157,10 @@ class _Run:
         )
         if score < self.state.best_score:  # never true of NaN
             self.state.keep(score)
-            self.stale = 0
+            self.without_improvement = 0
         else:
-            self.stale += 1
-        self.state.torn = False
+            self.without_improvement += 1
+        self.state.update_in_progress = False
 
     def progress(self) -> Progress:
         validation = self.history[-1]["validation"] if self.history else None
@@ -164,18 +168,18 @@ class _Run:
 
     def save(self, folder: Path) -> None:
         if not self.state.weights_are_finite():
-            return  # the next step will say so; what is on the disk stays good
-        own = {
+            return  # the next step raises an error; the checkpoints on disk remain valid
+        facts = {
             "history": self.history,
-            "stale": self.stale,
+            "stale": self.without_improvement,
             "losses": list(self.losses),
             "values": self.values,
             "seconds": time.monotonic() - self.started,
         }
-        snapshot = self.state.snapshot(own)
+        snapshot = self.state.snapshot(facts)
         if self.state.fabric.is_global_zero:
             write_checkpoint(folder, snapshot)
-        self.state.fabric.barrier()  # for every process, saved means on the disk
+        self.state.fabric.barrier()  # no process continues before the checkpoint is on disk
 
     def resume(self, folder: Path) -> None:
         fabric = self.state.fabric
@@ -188,44 +192,42 @@ class _Run:
                 self.state.restore(snapshot)
             except CheckpointError as err:
                 raise CheckpointError(
-                    f"Checkpoint {path} {err}. Pass what the run was begun with, or name another folder to begin anew."
+                    f"Checkpoint {path} {err}. Pass the arguments of that run, or another folder for a new run."
                 ) from None
             facts = snapshot.facts
-            self.history, self.stale, self.values = facts["history"], facts["stale"], facts["values"]
+            self.history, self.without_improvement, self.values = facts["history"], facts["stale"], facts["values"]
             self.losses.extend(facts["losses"])
             self.started = time.monotonic() - facts["seconds"]
             if not self.validation_due:
-                self.values = {}  # this step was reported before
+                self.values = {}  # this step has been reported already
         fabric.barrier()  # no process may write before all have read
 
-    def leave(self, folder: Path | None) -> str:
-        """After Ctrl-C: save what can be saved, and say how to go on."""
-        where = f"Stopped at step {self.state.step} of {self.state.steps}."
+    def save_and_describe_resume(self, folder: Path | None) -> str:
+        """After Ctrl-C: save a checkpoint if possible; returns a message that explains how to resume."""
+        stopped = f"Stopped at step {self.state.step} of {self.state.steps}."
         if folder is None:
-            return f"{where} Nothing was saved; pass `checkpoint=` to be able to resume."
-        # Half an update cannot be saved, and processes that do not stop together cannot save together.
-        if self.state.rewind() and (self.state.fabric.world_size == 1 or self.agreed):
+            return f"{stopped} There is no checkpoint; pass `checkpoint=` to be able to resume."
+        # An incomplete update cannot be saved, and processes that stop at different steps cannot save together.
+        if self.state.rewind() and (self.state.fabric.world_size == 1 or self.stop_agreed):
             self.save(folder)
-        return (
-            f"{where} To go on, call `train` again with the same arguments: checkpoint={str(folder)!r} has the state."
-        )
+        return f"{stopped} To resume, call `train` again with the same arguments: checkpoint={str(folder)!r} has the state."
 
-    def retreat(self, folder: Path | None) -> str:
-        """After a divergence: bring back the last good state, and say which it is."""
+    def restore_last_good(self, folder: Path | None) -> str:
+        """After a divergence: restore the last good weights; returns a message with their step."""
         self.state.rewind()
         if self.state.weights_are_finite():
             if folder is not None:
                 self.save(folder)
-            return f"The model holds the weights after step {self.state.step}."
+            return f"The model has the weights after step {self.state.step}."
         self.state.load_best()
-        return f"The model holds the weights after step {self.state.best_step}."
+        return f"The model has the weights after step {self.state.best_step}."
 
     def finish(self) -> TrainResult:
         state = self.state
         if not math.isfinite(state.best_score):
             raise DivergedError(
-                f"No validation score was finite in {state.step} steps. The model holds its last weights. "
-                "Look at the validation data, or lower the learning rate."
+                f"No validation score was finite in {state.step} steps. The model has its last weights. "
+                "Check the validation data, or lower the learning rate."
             )
         state.load_best()
         return TrainResult(state.step, state.best_score, state.best_step, self.history, state.step < state.steps)
@@ -240,12 +242,12 @@ def _check_model(model: object) -> None:
         )
 
 
-def _launch(config: TrainConfig):
-    from lightning_fabric import Fabric  # here, because it takes a second to import
+def _launch(config: TrainConfig) -> Any:
+    from lightning_fabric import Fabric  # imported here because it takes a second
 
     log = logging.getLogger("lightning_fabric")
-    level = log.level
-    log.setLevel(logging.WARNING)  # it announces processes; that is not news to who asked for them
+    log_level = log.level
+    log.setLevel(logging.WARNING)  # no messages about processes and devices
     try:
         strategy = "ddp" if config.devices > 1 else "auto"
         fabric = Fabric(
@@ -253,14 +255,14 @@ def _launch(config: TrainConfig):
         )
         fabric.launch()
     finally:
-        log.setLevel(level)
+        log.setLevel(log_level)
     if config.devices > 1:
-        atexit.unregister(_disconnect)  # once is enough
+        atexit.unregister(_disconnect)  # register it only once
         atexit.register(_disconnect)
     return fabric
 
 
 def _disconnect() -> None:
-    """Gloo's threads must end before the interpreter does, or the process may abort at its very end."""
+    """Close the process group: Gloo's threads must end before the interpreter, or the process may abort at exit."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

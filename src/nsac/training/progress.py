@@ -1,4 +1,4 @@
-"""Two listeners for `train(..., report=...)`: a live bar for people, a log for programs."""
+"""Callbacks for `train(..., report=...)`: a progress bar, and a log in JSON lines."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nsac.training.contract import Progress
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """A live bar with loss, validation score, learning rate and time left; silent when not on a terminal.
+    """A progress bar with loss, validation score, learning rate and remaining time; silent if not on a terminal.
 
         with ProgressBar() as report:
             train(model, train_data, validation_data, config, report=report)
 
     Args:
-        console: where to draw; the terminal by default.
-        description: in front of the bar.
+        console: console to draw on; the terminal by default.
+        description: text before the bar.
     """
 
     def __init__(self, console: "Console | None" = None, description: str = "training"):
@@ -41,13 +41,13 @@ class ProgressBar:
             self._bar.start()
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._bar is not None:
             self._bar.stop()
         self._bar = self._task = None
 
     def __call__(self, progress: Progress) -> None:
-        """Show a step."""
+        """Update the bar after a step."""
         if self._bar is None:
             return
         if self._task is None:
@@ -56,24 +56,24 @@ class ProgressBar:
 
 
 def log_jsonl(path: str | Path) -> Callable[[Progress], None]:
-    """A listener that adds one JSON object a step to a file.
+    """A callback that appends one JSON object per step to a file.
 
-    The fields are those of `Progress` and `time`, seconds since 1970. Numbers that are not finite become null. A
-    resumed run adds to the file: of two lines about one step, the later one counts.
+    The fields are those of `Progress`, and `time` in seconds since 1970. Numbers that are not finite become null. A
+    resumed run appends to the file: if a step has two lines, the later one is valid.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
 
     def report(progress: Progress) -> None:
-        record = asdict(progress) | {"time": time.time()}
-        with open(path, "a", encoding="utf-8") as file:  # opened anew each time: a killed run leaves whole lines
-            file.write(json.dumps(_finite(record), allow_nan=False) + "\n")
+        entry = asdict(progress) | {"time": time.time()}
+        with open(path, "a", encoding="utf-8") as file:  # reopened for every step: a killed run leaves complete lines
+            file.write(json.dumps(_finite(entry), allow_nan=False) + "\n")
 
     return report
 
 
 def together(*reports: Callable[[Progress], None]) -> Callable[[Progress], None]:
-    """Several listeners as one."""
+    """Several callbacks as one."""
 
     def report(progress: Progress) -> None:
         for each in reports:
@@ -86,12 +86,10 @@ def _note(progress: Progress) -> str:
     numbers = {"loss": progress.parts["loss"]}
     if progress.validation is not None:
         numbers["validation"] = progress.validation
-    return "  ".join(
-        [f"{name} {value:.3f}" for name, value in numbers.items()] + [f"rate {progress.learning_rate:.1e}"]
-    )
+    return "  ".join([f"{name} {value:.3f}" for name, value in numbers.items()] + [f"lr {progress.learning_rate:.1e}"])
 
 
-def _finite(value):
+def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _finite(each) for name, each in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""The state of a run, and what changes, saves and restores it."""
+"""The state of a training run: steps, validation, snapshots."""
 
 import copy
 import math
@@ -11,21 +11,23 @@ from torch import Tensor, nn
 from nsac.training.checkpoint import CheckpointError, Snapshot
 from nsac.training.config import TrainConfig
 from nsac.training.contract import Data
-from nsac.training.schedule import Order, derive_seed, ema_decay, rate_share
+from nsac.training.schedule import Order, derive_seed, ema_decay, learning_rate_factor
 
 
 class RunState:
-    """Everything that the bits of the result depend on.
+    """The complete state that determines the result of a run.
 
     Args:
-        fabric: launched.
-        model: what to train; a `Trainable`.
-        train_data, validation_data: rows.
-        config: numbers of the run.
-        seed: of data order and noise.
+        fabric: a launched Fabric.
+        model: the `Trainable` model.
+        train_data, validation_data: training and validation rows.
+        config: hyperparameters of the run.
+        seed: seed of data order and noise.
     """
 
-    def __init__(self, fabric, model, train_data: Data, validation_data: Data, config: TrainConfig, seed: int):
+    def __init__(
+        self, fabric: Any, model: Any, train_data: Data, validation_data: Data, config: TrainConfig, seed: int
+    ):
         self.fabric, self.model, self.config, self.seed = fabric, model, config, seed
         self.train_data, self.validation_data = train_data, validation_data
         self.order = Order(len(train_data), config.batch_size, seed, fabric.global_rank, fabric.world_size)
@@ -41,16 +43,16 @@ class RunState:
         self.best = _copies(self.average)
         self._buffers = [(m._buffers, name) for m in model.modules() for name, b in m._buffers.items() if b is not None]
         self._before: tuple[Tensor, list[Tensor]] | None = None  # generator and buffers at the start of this step
-        self.torn = False  # amid a change that must be whole
+        self.update_in_progress = False  # the state is inconsistent until the update is complete
         model.train()
 
     @property
     def learning_rate(self) -> float:
-        """Rate of the latest step, or of the first before there is one."""
-        return self._rate(max(0, self.step - 1))
+        """Learning rate of the latest step, or of the first one before it."""
+        return self._learning_rate(max(0, self.step - 1))
 
     def advance(self, check: Callable[[dict[str, float], bool], None]) -> dict[str, float]:
-        """One step; gives the loss and its parts. `check` sees them, and if the gradient is finite, and may object."""
+        """One step; returns the loss and its parts. `check(values, gradient_is_finite)` may raise before the update."""
         self._before = self.generator.get_state(), [owner[name].clone() for owner, name in self._buffers]
         batch = self.fabric.to_device(self.train_data.batch(self.order.rows(self.step)))
         self.optimiser.zero_grad()
@@ -59,23 +61,23 @@ class RunState:
         gradient_is_finite = self._clip()
         values = self._fetch(loss)
         check(values, gradient_is_finite)
-        self.torn = True
+        self.update_in_progress = True
         for group in self.optimiser.param_groups:
-            group["lr"] = self._rate(self.step)
+            group["lr"] = self._learning_rate(self.step)
         self.optimiser.step()
         if self.config.ema is not None:
             weight = 1 - ema_decay(self.config.ema, self.step)
             with torch.no_grad():
                 torch._foreach_lerp_(self.averaged, list(self.trained.values()), weight)  # pyright: ignore
         self.step += 1
-        self.torn, self._before = False, None
+        self.update_in_progress, self._before = False, None
         return values
 
     @torch.no_grad()
     def validate(self) -> float:
-        """Negative log-likelihood per validation entry. A row meets the same noise each time, so scores compare."""
+        """Negative log-likelihood per validation entry. The noise of a row is fixed, so scores are comparable."""
         fabric, data = self.fabric, self.validation_data
-        self._follow_buffers()
+        self._copy_buffers()
         self.average.eval()
         total, count = torch.zeros((), dtype=torch.float64), 0
         generator = torch.Generator(fabric.device)
@@ -89,23 +91,23 @@ class RunState:
                 count += entries
         self.model.train()
         if fabric.world_size > 1:
-            both = torch.stack([total, total.new_tensor(count)]).to(fabric.device)
-            total, count = fabric.all_reduce(both, reduce_op="sum")
+            sums = torch.stack([total, total.new_tensor(count)]).to(fabric.device)
+            total, count = fabric.all_reduce(sums, reduce_op="sum")
         return float(total / count)
 
     def keep(self, score: float) -> None:
-        """The weights just validated are the best."""
+        """Store the weights just validated as the best."""
         self.best, self.best_score, self.best_step = _copies(self.average), score, self.step
 
     def load_best(self) -> None:
-        """The best weights become the model's."""
+        """Load the best weights into the model."""
         _load(self.model, self.best)
         self.optimiser.zero_grad()
         self.model.eval()
 
     def rewind(self) -> bool:
-        """Forget a step that was begun and not ended. False if it is too late, because it has changed something."""
-        if self.torn:
+        """Undo an incomplete step. False if that is not possible, because its update has begun."""
+        if self.update_in_progress:
             return False
         if self._before is not None:
             noise, buffers = self._before
@@ -115,29 +117,29 @@ class RunState:
         return True
 
     def weights_are_finite(self) -> bool:
-        """Whether the weights can be used."""
-        return not self.torn and _first_bad(dict(self.model.named_parameters())) is None
+        """Whether all weights are finite and no update is in progress."""
+        return not self.update_in_progress and _first_not_finite(dict(self.model.named_parameters())) is None
 
-    def first_bad(self, values: dict[str, float]) -> str:
-        """Name of the first thing that is not finite, in the order in which trouble spreads."""
-        name = _first_bad(dict(self.model.named_parameters()))
+    def first_not_finite(self, values: dict[str, float]) -> str:
+        """Name of the first quantity that is not finite: a parameter, a part of the loss, or a gradient."""
+        name = _first_not_finite(dict(self.model.named_parameters()))
         if name is not None:
             return f"parameter `{name}`"
-        bad = [name for name, value in values.items() if not math.isfinite(value)]
-        if bad:
-            return f"`{bad[0]}` of the loss" if bad[0] != "loss" else "the loss"
-        name = _first_bad({name: p.grad for name, p in self.trained.items() if p.grad is not None})
+        not_finite = [name for name, value in values.items() if not math.isfinite(value)]
+        if not_finite:
+            return "the loss" if not_finite[0] == "loss" else f"`{not_finite[0]}` of the loss"
+        name = _first_not_finite({name: p.grad for name, p in self.trained.items() if p.grad is not None})
         return "the norm of the gradient" if name is None else f"the gradient of `{name}`"
 
     def agree(self, *flags: bool) -> tuple[bool, ...]:
-        """True where it is true in any process."""
+        """For each flag, whether it is True in any process."""
         if self.fabric.world_size == 1:
             return flags
         votes = torch.tensor(flags, dtype=torch.int64, device=self.fabric.device)
         return tuple(bool(flag) for flag in self.fabric.all_reduce(votes, reduce_op="sum").tolist())
 
     def snapshot(self, more: dict[str, Any]) -> Snapshot:
-        """The state, and `more` facts. Every process must ask for it, because each has its own noise."""
+        """The state, and `more` facts. Every process must call it, because each has its own generator."""
         epoch, position = divmod(self.step, self.order.batches)
         facts = self._origin() | {
             "step": self.step,
@@ -152,12 +154,12 @@ class RunState:
         if self.config.ema is not None:
             tensors |= {f"average/{name}": tensor for name, tensor in _tensors(self.average).items()}
         for name, parameter in self.trained.items():
-            for part, tensor in self.optimiser.state.get(parameter, {}).items():
-                tensors[f"optimiser/{part}/{name}"] = tensor
+            for moment, tensor in self.optimiser.state.get(parameter, {}).items():
+                tensors[f"optimiser/{moment}/{name}"] = tensor
         return Snapshot(facts | more, tensors)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot of the same run."""
+        """Restore a snapshot of the same run."""
         facts, tensors = snapshot.facts, snapshot.tensors
         for name, value in self._origin().items():
             if facts.get(name) != value:
@@ -165,21 +167,21 @@ class RunState:
         stored = _under("model/", tensors)
         here = _tensors(self.model)
         for name in stored.keys() | here.keys():
-            there, this = (_kind(group.get(name)) for group in (stored, here))
-            if there != this:
-                raise CheckpointError(f"belongs to another model: `{name}` is {there} there and {this} here")
+            in_file, in_model = _describe(stored.get(name)), _describe(here.get(name))
+            if in_file != in_model:
+                raise CheckpointError(f"belongs to another model: `{name}` is {in_file} there and {in_model} here")
         _load(self.model, stored)
         if self.config.ema is not None:
             _load(self.average, _under("average/", tensors))
         self.best = {n: t.to(self.fabric.device, copy=True) for n, t in _under("best/", tensors).items()}
         for key, tensor in _under("optimiser/", tensors).items():
-            part, name = key.split("/", 1)
-            self.optimiser.state[self.trained[name]][part] = tensor.to(self.fabric.device, copy=True)
+            moment, name = key.split("/", 1)
+            self.optimiser.state[self.trained[name]][moment] = tensor.to(self.fabric.device, copy=True)
         self.generator.set_state(tensors[f"generator/{self.fabric.global_rank}"].clone())
-        self.step, self.best_step, self.best_score = (facts[name] for name in ("step", "best_step", "best_score"))
+        self.step, self.best_step, self.best_score = facts["step"], facts["best_step"], facts["best_score"]
 
     def _origin(self) -> dict[str, Any]:
-        """What a run is begun with; a checkpoint of another run is refused."""
+        """Identity of a run; a checkpoint of another run is refused."""
         return {
             "config": self.config.key,
             "seed": self.seed,
@@ -187,15 +189,15 @@ class RunState:
             "processes": self.fabric.world_size,
         }
 
-    def _rate(self, step: int) -> float:
-        share = rate_share(step, self.steps, self.config.warmup, self.config.schedule)
-        return self.config.learning_rate * share
+    def _learning_rate(self, step: int) -> float:
+        factor = learning_rate_factor(step, self.steps, self.config.warmup, self.config.schedule)
+        return self.config.learning_rate * factor
 
     def _clip(self) -> bool:
         """Clip the gradient, if it is finite."""
         try:
             self.fabric.clip_gradients(self.objective, self.optimiser, max_norm=self.config.clip or math.inf)
-        except RuntimeError as err:  # raised before anything is scaled, so the bad gradient can still be named
+        except RuntimeError as err:  # raised before anything is scaled, so the gradient can still be inspected
             if "non-finite" not in str(err):
                 raise
             return False
@@ -213,18 +215,18 @@ class RunState:
         """The tensors of all processes, (processes, ...)."""
         # A sum with zeros, because Fabric's `all_gather` calls a function that torch has deprecated.
         rank, processes, device = self.fabric.global_rank, self.fabric.world_size, self.fabric.device
-        rows = torch.zeros(processes, *tensor.shape, dtype=tensor.dtype, device=device)
-        rows[rank] = tensor.to(device)
-        return self.fabric.all_reduce(rows, reduce_op="sum") if processes > 1 else rows
+        gathered = torch.zeros(processes, *tensor.shape, dtype=tensor.dtype, device=device)
+        gathered[rank] = tensor.to(device)
+        return self.fabric.all_reduce(gathered, reduce_op="sum") if processes > 1 else gathered
 
-    def _follow_buffers(self) -> None:
+    def _copy_buffers(self) -> None:
         if self.average is not self.model:
             for mean, new in zip(self.average.buffers(), self.model.buffers(), strict=True):
                 mean.copy_(new)
 
 
 class _Objective(nn.Module):
-    """The loss as a forward pass: what Fabric's precision and several processes hook into."""
+    """The loss as a forward pass, to which Fabric applies its precision and its strategy."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -245,7 +247,7 @@ def _optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers, each once."""
+    """Parameters and buffers by name."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
@@ -259,7 +261,7 @@ def _load(model: nn.Module, tensors: dict[str, Tensor]) -> None:
         tensor.copy_(tensors[name])
 
 
-def _first_bad(tensors: dict[str, Tensor]) -> str | None:
+def _first_not_finite(tensors: dict[str, Tensor]) -> str | None:
     return next((name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()), None)
 
 
@@ -267,5 +269,5 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def _kind(tensor: Tensor | None) -> str:
+def _describe(tensor: Tensor | None) -> str:
     return "not there" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"

@@ -1,51 +1,46 @@
-"""Windows of a long record: views, cut when a batch asks for them."""
+"""Forecasting windows of long series, cut when a batch needs them."""
 
+import copy
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from nsac.models.windows import MIN_RELATIVE_AMPLITUDE, interpolate_missing
 
-def window_ends(segments: np.ndarray, history: int, horizon: int, whole: np.ndarray | None = None) -> Tensor:
-    """Rows at which a forecast can be made: the window up to it and the horizon after it lie in one segment.
+RECENT_DIVISOR = 4
+"""The recent roughness of a target is that of the last `lookback // RECENT_DIVISOR` steps of its window."""
+MIN_CHANGE = 1e-6
+"""Smallest typical change, in standard deviations of the target."""
 
-    Args:
-        segments: (rows,), number of the regular stretch, bearing or drive each row belongs to; equal and adjacent rows
-            belong together. Pass zeros to let windows run across everything.
-        history: rows needed up to and with the forecast's own.
-        horizon: rows needed after it.
-        whole: (rows,), False where a row may be in no window, for instance since a value is missing.
-    """
-    span = history + horizon
-    broken = np.zeros(len(segments), dtype=np.int64)
-    broken[1:] = segments[1:] != segments[:-1]
-    if whole is not None:
-        broken = broken + 2 * ~whole  # a bad row counts even as the first of a window, a change of segment does not
-    if len(segments) < span:
-        return torch.empty(0, dtype=torch.long)
-    total = np.concatenate([[0], np.cumsum(broken)])
-    first = np.arange(len(segments) - span + 1)
-    inside = total[first + span] - total[first]  # breaks anywhere in the window
-    inside -= np.concatenate([[0], np.diff(segments) != 0])[first].astype(np.int64)  # one at its start is no break
-    return torch.from_numpy(first[inside == 0] + history - 1)
+W = TypeVar("W", bound="WindowData")
 
 
 class WindowData:
-    """Forecasting windows of a record that is kept once.
+    """Forecasting windows of series that are stored once.
 
-    The target is the change from the last value, in units of `change_std`. A batch holds `x`, (B, lookback, variables);
-    `y`, (B, horizon * targets); `persistence` and `seasonal`, the naive forecasts in the unit of `y`; and `calendar`.
+    The target is the change from the last known value, in units of its typical change at each lead time. A batch holds
+    `x`, (B, lookback, inputs); `y`, (B, horizon * targets), NaN where the target was not observed; `persistence` and
+    `seasonal`, the forecasts of these baselines in the unit of `y`; and `calendar`.
 
     Args:
-        values: (rows, variables), standardised.
-        ends: rows at which forecasts are made: `window_ends` with a history of at least `lookback` and `season`.
+        values: (rows, inputs), standardised; NaN where a value is missing, which needs `bounds`.
+        ends: forecast origins, the last row of each window. Without `bounds` windows are complete: take the origins
+            from `window_ends` with a history of at least `lookback` and `season`.
         lookback: rows of a window.
         horizon: rows to predict.
         targets: columns to predict.
-        change_std: (horizon, targets), typical change at each step ahead; `typical_change` of the training windows.
-        calendar: (rows, numbers), what is known in advance of a forecast's row.
+        change_std: (horizon, targets), typical change at each lead time; `typical_change` of the training windows.
+        calendar: (rows, features), known in advance of the forecast.
         season: rows of a season; 0 for none.
+        bounds: first row, and first row after the end, of the regular stretch that each row belongs to, (rows,) both.
+            What a window would see outside its stretch is NaN; its targets must have a known value in the lookback.
+            None for complete windows, which are views.
+        roughness: typical root mean square step of a target. If given, the unit of `y` grows with the square root of
+            the target's recent roughness over this one.
+        interpolate: fill missing values of `x`, for a model without missing values.
     """
 
     def __init__(
@@ -58,50 +53,152 @@ class WindowData:
         change_std: Tensor,
         calendar: Tensor | None = None,
         season: int = 0,
+        *,
+        bounds: tuple[Tensor, Tensor] | None = None,
+        roughness: float | None = None,
+        interpolate: bool = False,
     ):
-        first, last = max(lookback, season) - 1, len(values) - horizon - 1
-        if len(ends) and not first <= int(ends.min()) <= int(ends.max()) <= last:
-            raise ValueError(
-                f"`ends` must be from {first} to {last}: a window of {lookback} rows and a season of {season} come "
-                f"before a forecast, {horizon} rows after it. Got {int(ends.min())} to {int(ends.max())} instead. "
-                "Take them from `window_ends(segments, max(lookback, season), horizon)`."
-            )
         self.values, self.ends, self.lookback, self.horizon = values, ends, lookback, horizon
         self.targets, self.change_std, self.calendar, self.season = list(targets), change_std, calendar, season
-        self._past = values.unfold(0, lookback, 1)  # (rows - lookback + 1, variables, lookback), no copy
-        self._goals = values[:, self.targets].unfold(0, horizon, 1)
+        self.bounds, self.roughness, self.interpolate = bounds, roughness, interpolate
+        self._target = values[:, self.targets]
+        if bounds is None:
+            self._check_complete()
+            self._views = values.unfold(0, lookback, 1)  # (rows - lookback + 1, inputs, lookback), no copy
 
     def __len__(self) -> int:
         return len(self.ends)
 
+    def with_ends(self: W, ends: Tensor) -> W:
+        """Windows of the same series that end elsewhere."""
+        other = copy.copy(self)
+        other.ends = ends
+        if other.bounds is None:
+            other._check_complete()
+        return other
+
     def batch(self, rows: Tensor) -> dict[str, Tensor]:
         """The windows with these numbers."""
         end = self.ends[rows]
-        last = self.values[end][:, self.targets].unsqueeze(1)  # b 1 t
-        unit = self.change_std
-        out = {
-            "x": self._past[end - self.lookback + 1].mT,
-            "y": ((self._goals[end + 1].mT - last) / unit).flatten(1),
-        }
+        last, unit = self._last_and_unit(end)
+        out = {"x": self._past(end), "y": ((self.future(end) - last) / unit).flatten(1)}
         out["persistence"] = torch.zeros_like(out["y"])
         if self.season:
-            steps = torch.arange(self.horizon)
-            before = end[:, None] + 1 + steps - self.season * (1 + torch.div(steps, self.season, rounding_mode="floor"))
-            out["seasonal"] = ((self.values[:, self.targets][before] - last) / unit).flatten(1)
+            out["seasonal"] = ((self._season_before(end, last) - last) / unit).flatten(1)
         if self.calendar is not None:
             out["calendar"] = self.calendar[end]
         return out
 
-    def level(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Shift and scale, (B, horizon * targets) both, that take `y` back to the unit of `values`."""
-        last = self.values[self.ends[rows]][:, self.targets].unsqueeze(1)
+    def offset_and_scale(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Offset and scale, (B, horizon * targets) both, that take `y` back to the unit of `values`."""
+        last, unit = self._last_and_unit(self.ends[rows])
         shape = (len(last), *self.change_std.shape)
-        return last.expand(shape).flatten(1), self.change_std.expand(shape).flatten(1)
+        return last.expand(shape).flatten(1), unit.expand(shape).flatten(1)
+
+    def future(self, end: Tensor) -> Tensor:
+        """Observed values after these rows, (B, horizon, targets); NaN where they are not known."""
+        ahead = end[:, None] + torch.arange(1, self.horizon + 1)
+        values = self._targets_at(ahead)
+        if self.bounds is None:
+            return values
+        stop = self.bounds[1][end, None]
+        return values.masked_fill((ahead >= stop)[..., None], torch.nan)
+
+    def _past(self, end: Tensor) -> Tensor:
+        """Inputs up to these rows, (B, lookback, inputs)."""
+        if self.bounds is None:
+            return self._views[end - self.lookback + 1].mT
+        back = self._back(end)
+        x = self.values[back.clamp(min=0)].masked_fill(self._before_start(back, end), torch.nan)
+        return interpolate_missing(x) if self.interpolate else x
+
+    def _last_and_unit(self, end: Tensor) -> tuple[Tensor, Tensor]:
+        """See `last_and_unit`, of the windows that end at these rows."""
+        if self.bounds is None and self.roughness is None:
+            return self._targets_at(end[:, None]), self.change_std  # nothing is missing: one row is enough
+        back = self._back(end)
+        past = self._targets_at(back)
+        if self.bounds is not None:
+            past = past.masked_fill(self._before_start(back, end), torch.nan)
+        return last_and_unit(past, self.change_std, self.roughness)
+
+    def _season_before(self, end: Tensor, last: Tensor) -> Tensor:
+        """Targets one season (or the least number of whole seasons) before each lead time; the last value if unknown.
+
+        The result has shape (B, horizon, targets).
+        """
+        steps = torch.arange(self.horizon)
+        before = end[:, None] + 1 + steps - self.season * (1 + torch.div(steps, self.season, rounding_mode="floor"))
+        values = self._targets_at(before)
+        if self.bounds is None:
+            return values
+        return torch.where(self._before_start(before, end) | values.isnan(), last, values)
+
+    def _back(self, end: Tensor) -> Tensor:
+        return end[:, None] + torch.arange(1 - self.lookback, 1)
+
+    def _targets_at(self, rows: Tensor) -> Tensor:  # b l -> b l t
+        return self._target[rows.clamp(0, len(self._target) - 1)]
+
+    def _before_start(self, rows: Tensor, end: Tensor) -> Tensor:  # b l -> b l 1
+        assert self.bounds is not None
+        return (rows < self.bounds[0][end, None])[..., None]
+
+    def _check_complete(self) -> None:
+        """Refuse windows that would begin before the first row or end after the last one."""
+        ends, first, last = self.ends, max(self.lookback, self.season) - 1, len(self.values) - self.horizon - 1
+        if len(ends) and not first <= int(ends.min()) <= int(ends.max()) <= last:
+            raise ValueError(
+                f"`ends` must be from {first} to {last}: a window of {self.lookback} rows and a season of "
+                f"{self.season} come before a forecast, {self.horizon} rows after it. Got {int(ends.min())} to "
+                f"{int(ends.max())} instead. Take them from `window_ends(segments, max(lookback, season), horizon)`."
+            )
+
+
+def last_and_unit(past: Tensor, change_std: Tensor, roughness: float | None = None) -> tuple[Tensor, Tensor]:
+    """Last known values, (B, 1, targets), and the unit of changes from them, (horizon, targets) or with a batch axis.
+
+    Args:
+        past: (B, lookback, targets), windows of the targets; NaN where a value is missing.
+        change_std: (horizon, targets), typical change at each lead time.
+        roughness: see `WindowData`.
+    """
+    past = interpolate_missing(past)
+    last = past[:, -1:]
+    if roughness is None:
+        return last, change_std
+    steps = past[:, -max(2, past.shape[1] // RECENT_DIVISOR) :].diff(dim=1)
+    mean_square = steps.square().sum(1, keepdim=True) / max(1, steps.shape[1])
+    return last, (mean_square / roughness**2 + MIN_RELATIVE_AMPLITUDE**2) ** 0.25 * change_std
 
 
 def typical_change(values: Tensor, ends: Tensor, horizon: int, targets: Sequence[int]) -> Tensor:
-    """Root mean square change from the last value at each step ahead, (horizon, targets)."""
+    """Root mean square change from the last value at each lead time, (horizon, targets), of complete windows."""
     chosen = values[:, list(targets)]
     last = chosen[ends]
     steps = [(chosen[ends + step] - last).square().mean(0).sqrt() for step in range(1, horizon + 1)]
-    return torch.stack(steps).clamp(min=1e-6)
+    return torch.stack(steps).clamp(min=MIN_CHANGE)
+
+
+def window_ends(segments: np.ndarray, history: int, horizon: int, complete: np.ndarray | None = None) -> Tensor:
+    """Forecast origins whose window and horizon lie in one segment.
+
+    Args:
+        segments: (rows,), number of the regular stretch, bearing or drive each row belongs to; equal and adjacent rows
+            belong together. Pass zeros to let windows run across all rows.
+        history: rows needed up to and including the origin.
+        horizon: rows needed after it.
+        complete: (rows,), False where a row may be in no window, for instance because a value is missing.
+    """
+    span = history + horizon
+    breaks = np.zeros(len(segments), dtype=np.int64)
+    breaks[1:] = segments[1:] != segments[:-1]
+    if complete is not None:
+        breaks = breaks + 2 * ~complete  # an incomplete row counts even as the first of a window
+    if len(segments) < span:
+        return torch.empty(0, dtype=torch.long)
+    total = np.concatenate([[0], np.cumsum(breaks)])
+    first = np.arange(len(segments) - span + 1)
+    inside = total[first + span] - total[first]  # breaks anywhere in the window
+    inside -= np.concatenate([[0], np.diff(segments) != 0])[first].astype(np.int64)  # one at its start is no break
+    return torch.from_numpy(first[inside == 0] + history - 1)

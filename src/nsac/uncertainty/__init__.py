@@ -1,10 +1,14 @@
-"""Predictions as distributions, how good they are, and how to set them right. Pictures are in `uncertainty.plot`."""
+"""Predicted distributions, their scores, calibration and conformal intervals. Plots are in `uncertainty.plot`."""
 
-from nsac.uncertainty.calibration import Isotonic as Isotonic
-from nsac.uncertainty.calibration import Recalibrated as Recalibrated
+from nsac.uncertainty.adaptive import AdaptiveConformal as AdaptiveConformal
+from nsac.uncertainty.adaptive import LeadTimeConformal as LeadTimeConformal
+from nsac.uncertainty.calibration import Calibration as Calibration
 from nsac.uncertainty.calibration import VarianceScale as VarianceScale
-from nsac.uncertainty.conformal import AdaptiveConformal as AdaptiveConformal
 from nsac.uncertainty.conformal import SplitConformal as SplitConformal
+from nsac.uncertainty.conformal import conformal_margin as conformal_margin
+from nsac.uncertainty.frame import prediction_columns as prediction_columns
+from nsac.uncertainty.isotonic import Isotonic as Isotonic
+from nsac.uncertainty.isotonic import Recalibrated as Recalibrated
 from nsac.uncertainty.ood import ood_aupr as ood_aupr
 from nsac.uncertainty.ood import ood_auroc as ood_auroc
 from nsac.uncertainty.ood import ood_fpr95 as ood_fpr95

@@ -1,27 +1,22 @@
-"""Corrections fitted on rows that were used for nothing else.
+"""Calibration of predictions on a held-out set.
 
-A column is an entry of a row: an output, a horizon, or one of each. Every column is corrected by itself, and rows of
-the calibration part, (rows, *columns), are thought to be exchangeable with those to come.
+A column is an entry of a row: an output, a lead time, or one of each. Every column is calibrated by itself, and the
+rows of the calibration set, (rows, *columns), are assumed to be exchangeable with those to be predicted.
 """
 
-from collections.abc import Sequence
+import warnings
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.core import mixture_quantile
 from nsac.uncertainty.checks import check_columns, check_probability
-from nsac.uncertainty.prediction import Prediction, check_rows, each_level
+from nsac.uncertainty.conformal import conformal_margin, conformal_scores, interval_around
+from nsac.uncertainty.prediction import Prediction, check_rows
 
-KNOTS = 201
-"""Levels at which `Isotonic` keeps its map: every half per cent."""
-
-NODES, REACH = 61, 5.0
-"""Nodes of the integral over quantiles, and how many deviations it reaches; good to about 1 % of the deviation."""
+PRIOR_ROWS = 4.0
+"""Weight, in rows, of the prior that no scale is needed: a small calibration set must not change the scale much."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,7 @@ class VarianceScale:
 
     @classmethod
     def fit(cls, prediction: Prediction, y: Tensor) -> "VarianceScale":
-        """From the calibration part."""
+        """From a held-out calibration set."""
         check_rows(prediction, y)
         scale = ((y - prediction.mean) / prediction.std).detach().double().square().mean(0).sqrt()
         if (scale == 0).any():
@@ -59,133 +54,71 @@ class VarianceScale:
 
     @classmethod
     def from_dict(cls, state: dict[str, Any]) -> "VarianceScale":
-        """From what `to_dict` gave."""
-        return cls(_tensor(state["scale"]))
+        """Inverse of `to_dict`."""
+        return cls(torch.tensor(state["scale"], dtype=torch.float64))
 
 
 @dataclass(frozen=True)
-class Isotonic:
-    r"""Monotone map $R$ per column from predicted to observed level (Kuleshov et al., 2018): the new CDF is $R(F(y))$.
+class Calibration:
+    r"""A variance scale and split-conformal scores, both per column, from a set that may have missing targets.
 
-    It can repair a wrong shape, which a scale cannot, and needs more rows: a few hundred per column.
+    The scale is $s^2 = (n_0 + \sum_i z_i^2)/(n_0 + n)$ with errors z in predicted standard deviations; the scores are
+    $|z_i|/s$, sorted. An entry of y that is NaN was not observed: it counts for no column.
     """
 
-    levels: Tensor
-    r"""(KNOTS, *columns), $R^{-1}$ at evenly spaced levels from 0 to 1; straight lines between"""
+    scale: Tensor
+    """(*columns), factor on the standard deviation"""
+    scores: Tensor
+    """(n, *columns), sorted; NaN, at the end, where a column has fewer than n"""
 
     @classmethod
-    def fit(cls, prediction: Prediction, y: Tensor) -> "Isotonic":
-        """From the calibration part."""
-        check_rows(prediction, y)
-        seen = prediction.cdf(y)
-        eps = torch.finfo(seen.dtype).eps  # a level of 0 or 1 has an infinite quantile
-        columns = seen.double().clamp(eps, 1 - eps).reshape(len(seen), -1).T.numpy(force=True)
-        levels = np.stack([_inverse_map(column) for column in columns], 1)
-        return cls(torch.as_tensor(levels).reshape(KNOTS, *prediction.shape[1:]))
+    def fit(cls, prediction: Prediction, y: Tensor) -> "Calibration":
+        """From predictions and targets, (n, *columns), of a held-out calibration set."""
+        scores = conformal_scores(prediction, y)
+        known = ~torch.isnan(scores)
+        scale = ((PRIOR_ROWS + scores.square().nansum(0)) / (PRIOR_ROWS + known.sum(0))).sqrt()
+        return cls(scale, (scores / scale).sort(0).values)
 
-    def __call__(self, prediction: Prediction) -> "Recalibrated":
-        """The prediction seen through the map."""
-        check_columns("Isotonic", self.levels.shape[1:], prediction.shape)
-        return Recalibrated(prediction, self.levels.to(prediction.mean_draws))
+    def apply(self, prediction: Prediction) -> Prediction:
+        """The draws, stretched about their mean."""
+        return VarianceScale(self.scale)(prediction)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers."""
-        return {"levels": self.levels.tolist()}
+    def interval(self, prediction: Prediction, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Lower and upper ends, conformal, of a prediction that is not calibrated yet (`apply` is done here)."""
+        check_columns("Calibration", self.scale.shape, prediction.shape)
+        return self.scaled_interval(self.apply(prediction), coverage)
 
-    @classmethod
-    def from_dict(cls, state: dict[str, Any]) -> "Isotonic":
-        """From what `to_dict` gave."""
-        return cls(_tensor(state["levels"]))
+    def scaled_interval(self, scaled: Prediction, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Lower and upper ends, conformal, of a prediction that `apply` returned, in any unit.
 
-
-@dataclass(frozen=True)
-class Recalibrated:
-    r"""A prediction with CDF $R(F(y))$: quantiles, intervals, mean and deviation as a `Prediction` has them.
-
-    It has no draws, hence no split into aleatoric and epistemic, and no density: the slope of a fitted map is noise.
-    Tails end where the map ends, at the quantile of the last level that the prediction's precision can tell from 1.
-    """
-
-    prediction: Prediction
-    levels: Tensor
-    """(KNOTS, *columns), see `Isotonic`"""
-
-    @property
-    def shape(self) -> torch.Size:
-        """Of the entries."""
-        return self.prediction.shape
-
-    def cdf(self, y: Tensor) -> Tensor:
-        """Probability of a value at most `y`."""
-        level = self.prediction.cdf(y)
-        knots = self.levels.reshape(len(self.levels), -1)
-        return _interpolate(level.reshape(-1, knots.shape[1]), knots).reshape(level.shape)
-
-    def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
-        """The value that is not exceeded with probability `q`; for several levels (levels, ...)."""
-        return each_level(q, self._quantile)
-
-    def _quantile(self, q: float) -> Tensor:
-        knot = q * (len(self.levels) - 1)
-        left = min(int(knot), len(self.levels) - 2)
-        level = torch.lerp(self.levels[left], self.levels[left + 1], knot - left)
-        eps = torch.finfo(level.dtype).eps
-        p = self.prediction
-        return mixture_quantile(p.mean_draws, p.log_std_draws.exp(), level.clamp(eps, 1 - eps))
-
-    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Central interval: lower and upper ends, each missed with probability (1 - coverage) / 2."""
+        A column with too few scores for this coverage, n < coverage / (1 - coverage), gets the central interval of the
+        scaled mixture, with a warning.
+        """
         check_probability("coverage", coverage)
-        return self._quantile((1 - coverage) / 2), self._quantile((1 + coverage) / 2)
+        margin = conformal_margin(self.scores, coverage)
+        lower, upper = interval_around(scaled, margin)
+        too_few = margin.isinf()
+        if too_few.any():
+            n = int((~torch.isnan(self.scores)).sum(0).min())
+            warnings.warn(
+                f"{n} rows of calibration are too few for a conformal interval of coverage {coverage}. The interval "
+                "of the model, calibrated in scale only, takes its place. Fit more rows, or lower the coverage to "
+                f"{n / (n + 1):.3g}.",
+                stacklevel=3,
+            )
+            central_lower, central_upper = scaled.interval(coverage)
+            lower = torch.where(too_few, central_lower, lower)
+            upper = torch.where(too_few, central_upper, upper)
+        return lower, upper
 
-    @property
-    def mean(self) -> Tensor:
-        """Predictive mean, an integral over quantiles."""
-        return self._moments[0]
+    def to_tensors(self) -> dict[str, Tensor]:
+        """For a file."""
+        return {"scale": self.scale, "scores": self.scores}
 
-    @property
-    def variance(self) -> Tensor:
-        """Total variance, an integral over quantiles."""
-        return self._moments[1]
-
-    @property
-    def std(self) -> Tensor:
-        """Square root of the variance."""
-        return self.variance.sqrt()
-
-    @cached_property
-    def _moments(self) -> tuple[Tensor, Tensor]:
-        r"""With $q = \Phi(t)$, $E[g(Y)] = \int g(Q(\Phi(t)))\,\varphi(t)\,dt$; the trapezoid rule is good at that."""
-        t = torch.linspace(-REACH, REACH, NODES, dtype=torch.float64)
-        weights = (-t.square() / 2).exp() / (-t.square() / 2).exp().sum()
-        values = self.quantile(torch.special.ndtr(t)) - self.prediction.mean  # no cancellation in the square
-        weights = weights.to(values).reshape(-1, *(1,) * (values.ndim - 1))
-        shift = (weights * values).sum(0)
-        return self.prediction.mean + shift, (weights * (values - shift).square()).sum(0)
-
-    def check(self) -> None:
-        """Refuse a mean that is not finite and a deviation that is not above 0."""
-        self.prediction.check()
-
-
-def _inverse_map(seen: np.ndarray) -> np.ndarray:
-    """$R^{-1}$ at KNOTS even levels, $R$ the isotonic regression of empirical level i / (n + 1) on predicted level."""
-    from sklearn.isotonic import IsotonicRegression
-
-    observed = np.arange(1, len(seen) + 1) / (len(seen) + 1)
-    fitted = IsotonicRegression(y_min=0, y_max=1).fit(np.sort(seen), observed)
-    ends = [0, *fitted.y_thresholds_, 1], [0, *fitted.X_thresholds_, 1]
-    return np.interp(np.linspace(0, 1, KNOTS), *ends)
-
-
-def _interpolate(x: Tensor, knots: Tensor) -> Tensor:
-    """Levels 0 to 1 are reached at `knots` (KNOTS, columns); the level at `x` (rows, columns), linear between."""
-    last = len(knots) - 1
-    right = torch.searchsorted(knots.T.contiguous(), x.T.contiguous()).T.clamp(1, last)
-    a, b = knots.gather(0, right - 1), knots.gather(0, right)
-    share = (x - a) / (b - a).clamp(min=torch.finfo(x.dtype).tiny)
-    return (right - 1 + share.clamp(0, 1)) / last
-
-
-def _tensor(values: Any) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> "Calibration":
+        """Inverse of `to_tensors`."""
+        scale, scores = tensors["scale"].double(), tensors["scores"].double()
+        if scores.ndim != scale.ndim + 1 or scores.shape[1:] != scale.shape or not bool((scale > 0).all()):
+            raise ValueError(f"`scores` must have shape (rows, *{tuple(scale.shape)}) and `scale` be above 0.")
+        return cls(scale, scores)

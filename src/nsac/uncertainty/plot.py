@@ -1,4 +1,4 @@
-"""Pictures of a predicted distribution, each on the axes it is given; use `rc_context(STYLE)` for the common look."""
+"""Plots of predicted distributions, each drawn on given axes; `rc_context(STYLE)` sets the common style."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,67 +8,68 @@ import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
+from nsac.uncertainty import scores
 from nsac.uncertainty.checks import check_probability
 from nsac.uncertainty.prediction import Prediction, Predictor
-from nsac.uncertainty.scores import ause, calibration_error, coverage, pit, sparsify
+from nsac.uncertainty.scores import ause, calibration_error, pit, sparsify
 from nsac.uncertainty.style import BLUE, GREEN, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, PURPLE
 
-CHANCE = 1.96
-"""Deviations of a share around its expectation that chance alone explains, 19 times of 20."""
+CHANCE_STDS = 1.96
+"""Half width of a 95 % band of chance, in standard errors."""
 
-BAND = "#DAD6CE"
-"""Grey paper, for what chance explains."""
+CHANCE_COLOUR = "#DAD6CE"
+"""Light grey, for bands of chance."""
 
 
 def reliability(prediction: Predictor, y: Tensor, axes: Axes) -> None:
-    """Share of values below each predicted quantile; on the diagonal if the prediction is right."""
+    """Share of values below each predicted quantile; on the diagonal if the prediction is calibrated."""
     level = np.sort(_array(pit(prediction, y)).ravel())
     q = np.linspace(0, 1, 101)
-    spread = CHANCE * np.sqrt(q * (1 - q) / len(level))
-    axes.fill_between(q, q - spread, q + spread, color=BAND, lw=0, label="chance, if independent")
-    axes.plot(q, q, color=GREY, lw=1, ls="--", label="right")
+    spread = CHANCE_STDS * np.sqrt(q * (1 - q) / len(level))
+    axes.fill_between(q, q - spread, q + spread, color=CHANCE_COLOUR, lw=0, label="chance, if independent")
+    axes.plot(q, q, color=GREY, lw=1, ls="--", label="ideal")
     label = f"observed, error {calibration_error(prediction, y):.3f}"
     axes.plot(q, np.searchsorted(level, q, side="right") / len(level), color=BLUE, lw=2, label=label)
-    axes.set(xlabel="predicted level", ylabel="observed share below", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axes.set(xlabel="predicted quantile level", ylabel="observed share below", xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axes.legend(loc="upper left", fontsize="small")
 
 
 def pit_histogram(prediction: Predictor, y: Tensor, axes: Axes, bins: int = 20) -> None:
-    """Density of F(y): flat if right, a U if too narrow, a hill if too wide, a slope if shifted."""
+    """Density of F(y): flat if calibrated, U-shaped if too narrow, hump-shaped if too wide, sloped if biased."""
     level = _array(pit(prediction, y)).ravel()
     count, edges = np.histogram(level, bins, (0, 1))
-    spread = CHANCE * np.sqrt((bins - 1) / len(level))
+    spread = CHANCE_STDS * np.sqrt((bins - 1) / len(level))
     axes.stairs(count * bins / len(level), edges, fill=True, color=PALE_BLUE)
-    axes.axhspan(1 - spread, 1 + spread, color=BAND, alpha=0.6, lw=0, label="chance, if independent")
+    axes.axhspan(1 - spread, 1 + spread, color=CHANCE_COLOUR, alpha=0.6, lw=0, label="chance, if independent")
     axes.stairs(count * bins / len(level), edges, color=BLUE, lw=1, label="observed")
-    axes.axhline(1, color=GREY, lw=1, ls="--", label="right")
-    axes.set(xlabel="predicted level of what came", ylabel="density", xlim=(0, 1))
+    axes.axhline(1, color=GREY, lw=1, ls="--", label="ideal")
+    axes.set(xlabel="F(y), level of the observed value", ylabel="density", xlim=(0, 1))
     axes.set_ylim(0, 1.45 * max(1 + spread, count.max() * bins / len(level)))  # room for the legend
     axes.legend(loc="upper center", ncols=3, fontsize="small", columnspacing=1, handlelength=1.2)
 
 
 def coverage_by_horizon(
-    prediction: Predictor, y: Tensor, axes: Axes, levels: Sequence[float] = (0.5, 0.9), horizons: Any = None
+    prediction: Predictor, y: Tensor, axes: Axes, coverage: Sequence[float] = (0.5, 0.9), horizons: Any = None
 ) -> None:
-    """Share of values inside the central intervals, for each entry of axis 1; dashed where it should be."""
+    """PI coverage of the central intervals, for each entry of axis 1; the nominal coverage is dashed."""
     if len(prediction.shape) < 2:
         raise ValueError(
             f"`prediction` must have shape (rows, horizon, ...). Got {tuple(prediction.shape)} instead. "
-            "Use `reliability` for a single horizon."
+            "Use `reliability` for a single lead time."
         )
     x = np.arange(1, prediction.shape[1] + 1) if horizons is None else np.asarray(horizons)
-    for level, colour in zip(levels, (BLUE, ORANGE, GREEN, PURPLE), strict=False):
-        inside = coverage(prediction, y, level, reduce=False).movedim(1, 0).flatten(1).mean(1)
-        axes.axhline(level, color=GREY, lw=1, ls="--")
-        axes.plot(x, _array(inside), color=colour, lw=2, marker="o", ms=3, label=f"{100 * level:g} % interval")
-    axes.set(xlabel="horizon", ylabel="share inside", ylim=(0, 1.02))
-    axes.legend(loc="lower left", ncols=len(levels), fontsize="small")
+    for nominal, colour in zip(coverage, (BLUE, ORANGE, GREEN, PURPLE), strict=False):
+        covered = scores.coverage(prediction, y, nominal, reduce=False).movedim(1, 0).flatten(1).mean(1)
+        axes.axhline(nominal, color=GREY, lw=1, ls="--")
+        axes.plot(x, _array(covered), color=colour, lw=2, marker="o", ms=3, label=f"{100 * nominal:g} % interval")
+    axes.set(xlabel="lead time (steps)", ylabel="PI coverage", ylim=(0, 1.02))
+    axes.legend(loc="lower left", ncols=len(coverage), fontsize="small")
 
 
 def sparsification(
     prediction: Predictor, y: Tensor, axes: Axes, by: Sequence[str] = ("std", "epistemic", "aleatoric")
 ) -> None:
-    """Error of the rest as the most uncertain entries are left out; the closer to the oracle, the better the order."""
+    """Error of the rest as the most uncertain entries are left out; a good ranking is close to the oracle."""
     for kind, colour in zip(by, (BLUE, ORANGE, GREEN), strict=False):
         left_out, curve, _ = sparsify(prediction, y, kind)
         label = f"by {kind}, area {ause(prediction, y, kind):.3f}"
@@ -84,9 +85,9 @@ def sparsification(
 def bands(
     time: Tensor, prediction: Prediction, axes: Axes, y: Tensor | None = None, coverage: float = 0.9, ylabel: str = ""
 ) -> None:
-    """Mean and interval of one series over time; the inner band is what noise alone would make of it.
+    """Mean and interval of one series over time; the inner band has the aleatoric variance alone.
 
-    Both bands are those of a Gaussian, so that they nest; the outer one has the total variance.
+    Both bands are those of a Gaussian, so that one contains the other; the outer band has the total variance.
     """
     if len(prediction.shape) != 1:
         raise ValueError(
@@ -96,13 +97,14 @@ def bands(
     check_probability("coverage", coverage)
     z = torch.special.ndtri(torch.tensor((1 + coverage) / 2, dtype=torch.float64)).item()
     t, mean = _array(time), _array(prediction.mean)
-    total, aleatoric = (z * _array(v.sqrt()) for v in (prediction.variance, prediction.aleatoric))
+    total = z * _array(prediction.variance.sqrt())
+    aleatoric = z * _array(prediction.aleatoric.sqrt())
     inner = f"{100 * coverage:g} %, aleatoric"
     axes.fill_between(t, mean - aleatoric, mean + aleatoric, color=PALE_BLUE, lw=0, zorder=1.5, label=inner)
-    axes.fill_between(t, mean - total, mean + total, color=PALE_ORANGE, lw=0, label="and epistemic")
+    axes.fill_between(t, mean - total, mean + total, color=PALE_ORANGE, lw=0, label="with epistemic")
     axes.plot(t, mean, color=BLUE, lw=2, label="mean")
     if y is not None:
-        axes.plot(t, _array(y), ".", color=INK, ms=3, label="what came")
+        axes.plot(t, _array(y), ".", color=INK, ms=3, label="observed")
     axes.set(xlabel="time", ylabel=ylabel)
     axes.margins(x=0)
     low, high = axes.get_ylim()

@@ -1,8 +1,9 @@
-"""What a method predicts: a distribution, its two kinds of variance, and the draws behind it."""
+"""The predicted distribution: a Gaussian mixture of draws, and its aleatoric and epistemic variance."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -10,13 +11,14 @@ from torch import Tensor
 
 from nsac.core import decompose, mixture_cdf, mixture_log_prob, mixture_quantile
 from nsac.uncertainty.checks import check_probability, check_std, check_values
+from nsac.uncertainty.frame import prediction_columns
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
 class Predictor(Protocol):
-    """One distribution per entry, whatever its family; what most scores and all conformal intervals ask for."""
+    """One distribution per entry, whatever its family: the interface of most scores and of conformal intervals."""
 
     @property
     def shape(self) -> torch.Size: ...  # noqa: D102
@@ -44,7 +46,8 @@ class Prediction:
     """(N, ...), logarithm of the standard deviation of each draw"""
 
     def __post_init__(self):
-        if self.mean_draws.shape != self.log_std_draws.shape or self.mean_draws.ndim < 1 or not len(self.mean_draws):
+        shape = self.mean_draws.shape  # not `len`, which would fix the number of draws of an exported graph
+        if shape != self.log_std_draws.shape or len(shape) < 1 or shape[0] == 0:
             raise ValueError(
                 "`mean_draws` and `log_std_draws` must have the same shape, (draws, ...), with at least one draw. "
                 f"Got {tuple(self.mean_draws.shape)} and {tuple(self.log_std_draws.shape)} instead."
@@ -66,23 +69,27 @@ class Prediction:
 
     @property
     def shape(self) -> torch.Size:
-        """Of the entries: rows first, then outputs or horizons."""
+        """Of the entries: rows first, then outputs or lead times."""
         return self.mean_draws.shape[1:]
+
+    @cached_property
+    def _moments(self) -> tuple[Tensor, Tensor, Tensor]:
+        return decompose(self.mean_draws, self.log_std_draws)
 
     @property
     def mean(self) -> Tensor:
         """Predictive mean."""
-        return self.mean_draws.mean(0)
+        return self._moments[0]
 
     @property
     def aleatoric(self) -> Tensor:
-        """Variance of the data's noise: mean over draws of std^2."""
-        return decompose(self.mean_draws, self.log_std_draws)[1]
+        """Aleatoric variance, of the noise in the data: mean over draws of std^2."""
+        return self._moments[1]
 
     @property
     def epistemic(self) -> Tensor:
-        """Variance of what the model does not know: variance over draws of the mean."""
-        return decompose(self.mean_draws, self.log_std_draws)[2]
+        """Epistemic variance, of the model: variance over draws of the mean."""
+        return self._moments[2]
 
     @property
     def variance(self) -> Tensor:
@@ -114,6 +121,10 @@ class Prediction:
         check_probability("coverage", coverage)
         return self._quantile((1 - coverage) / 2), self._quantile((1 + coverage) / 2)
 
+    def affine(self, scale: Tensor, shift: Tensor) -> "Prediction":
+        """The prediction of `scale * y + shift`, both broadcast against one draw; `scale` is above 0."""
+        return Prediction(shift + scale * self.mean_draws, self.log_std_draws + scale.log())
+
     def sample(self, num_samples: int, generator: torch.Generator | None = None) -> Tensor:
         """Values from the mixture, (num_samples, ...); entries are independent."""
         shape = (num_samples, *self.shape)
@@ -122,11 +133,11 @@ class Prediction:
         return self.mean_draws.gather(0, which) + self.log_std_draws.exp().gather(0, which) * noise
 
     def moment_matched(self) -> "Prediction":
-        """The Gaussian with the same mean and total variance; its variance counts as aleatoric."""
+        """The Gaussian with the same mean and total variance, all of it aleatoric."""
         return Prediction(self.mean[None], self.variance.log()[None] / 2)
 
     def to_frame(self, coverage: float = 0.9, names: Sequence[str] | None = None) -> "DataFrame":
-        """A table with one row per entry of the first axis: mean, std, two variances and the ends of an interval.
+        """A table with one row per entry of the first axis: mean, std, both variances and the ends of an interval.
 
         Args:
             coverage: of the interval; 0.9 makes the columns `lower_90` and `upper_90`.
@@ -140,22 +151,16 @@ class Prediction:
             names = ["_".join(map(str, i)) for i in indices] if columns > 1 else [""]
         if len(names) != columns:
             raise ValueError(f"`names` must have one name per output ({columns}). Got {len(names)} instead: {names}.")
-        percent = f"{100 * coverage:g}"
-        lower, upper = self.interval(coverage)
-        values = {"mean": self.mean, "std": self.std, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
-        values |= {f"lower_{percent}": lower, f"upper_{percent}": upper}
-        flat = {k: v.reshape(self.shape[0] if self.shape else 1, columns).numpy(force=True) for k, v in values.items()}
-        suffixed = ((f"{k}_{name}".rstrip("_"), v[:, i]) for i, name in enumerate(names) for k, v in flat.items())
-        return DataFrame(dict(suffixed))
+        return DataFrame(prediction_columns(self, {coverage: self.interval(coverage)}, outputs=names))
 
     def check(self) -> None:
-        """Refuse a mean that is not finite and a deviation that is not above 0."""
+        """Refuse a mean that is not finite and a standard deviation that is not above 0."""
         check_values("The prediction's mean", self.mean_draws)
         check_std("The prediction's standard deviation", self.log_std_draws.exp())
 
 
-def each_level(q: float | Sequence[float] | Tensor, quantile) -> Tensor:
-    """`quantile` of one level, or of each, stacked; levels are checked."""
+def each_level(q: float | Sequence[float] | Tensor, quantile: Callable[[float], Tensor]) -> Tensor:
+    """`quantile` of one level, or of each level, stacked; levels are checked."""
     levels = torch.as_tensor(q, dtype=torch.float64)
     for level in levels.flatten().tolist():
         check_probability("q", level, "For the median pass 0.5.")
@@ -173,7 +178,7 @@ def check_pair(prediction: Predictor, y: Tensor) -> None:
 
 
 def check_rows(prediction: Predictor, y: Tensor) -> None:
-    """The pair has rows to fit something on."""
+    """The pair has rows to fit a calibration on."""
     check_pair(prediction, y)
     if not prediction.shape:
         raise ValueError("`prediction` must have a first axis of rows to calibrate on. Got a single entry instead.")

@@ -4,7 +4,7 @@ from torch import Tensor
 
 
 def average_ranks(values: Tensor) -> Tensor:
-    """1 for the least of a flat tensor; equal values share the mean of their ranks."""
+    """Ranks of a flat tensor, from 1 for the least; equal values have the mean of their ranks."""
     _, group, count = values.unique(return_inverse=True, return_counts=True)
     last = count.cumsum(0).double()
     return (last - (count.double() - 1) / 2)[group]

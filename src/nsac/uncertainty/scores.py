@@ -1,8 +1,8 @@
-"""How good a predicted distribution is.
+"""Scores of predicted distributions.
 
-A score takes the prediction and what came, refuses what cannot be scored (NaN, a deviation of 0, another shape), works
-per entry and returns the mean over all entries as a float; with `reduce=False` it returns the entries instead. Lower is
-better, but for `coverage`, which should be its level.
+A score takes the prediction and the observed values, refuses inputs that cannot be scored (NaN, a standard deviation of
+0, another shape), works per entry and returns the mean over all entries as a float; with `reduce=False` it returns the
+entries instead. Lower is better, except for `coverage`, which should be its nominal value.
 """
 
 import math
@@ -22,7 +22,7 @@ Score = Any
 """float; a Tensor, one value per entry, with `reduce=False`"""
 
 CALIBRATION_LEVELS = tuple(k / 20 for k in range(1, 20))
-"""0.05 to 0.95, where `calibration_error` looks."""
+"""Quantile levels of `calibration_error`, 0.05 to 0.95."""
 
 TABLE = (
     "mse", "rmse", "mae", "nll", "crps", "ece_paper", "calibration_error", "coverage_90", "width_90",
@@ -31,10 +31,10 @@ TABLE = (
 """The standard scores, in the order of `score_table`."""
 
 PAPER_BINS = 10
-"""Bins of `ece_paper`, from the paper."""
+"""Number of bins of `ece_paper`, from the paper."""
 
-CRPS_PAIRS = 2**21
-"""Pairs of draws compared at once: 16 MB in each of a handful of arrays."""
+CRPS_CHUNK_PAIRS = 2**21
+"""Pairs of draws that `crps` compares at once: 16 MB in each of a few arrays."""
 
 
 def mse(prediction: Predictor, y: Tensor, *, reduce: bool = True) -> Score:
@@ -66,15 +66,16 @@ def crps(prediction: Prediction, y: Tensor, *, reduce: bool = True) -> Score:
     check_pair(prediction, y)
     _need_mixture(prediction, "crps")
     n = len(prediction.mean_draws)
-    mean, std = (d.reshape(n, -1).T.double() for d in (prediction.mean_draws, prediction.log_std_draws.exp()))
-    entries = max(1, CRPS_PAIRS // n**2)
-    parts = zip(*(v.split(entries) for v in (y.reshape(-1).double(), mean, std)), strict=True)
-    scores = [np.asarray(scoringrules.crps_mixnorm(*(v.numpy(force=True) for v in part))) for part in parts]
+    mean = prediction.mean_draws.reshape(n, -1).T.double()
+    std = prediction.log_std_draws.exp().reshape(n, -1).T.double()
+    entries = max(1, CRPS_CHUNK_PAIRS // n**2)
+    chunks = zip(y.reshape(-1).double().split(entries), mean.split(entries), std.split(entries), strict=True)
+    scores = [np.asarray(scoringrules.crps_mixnorm(*(v.numpy(force=True) for v in chunk))) for chunk in chunks]
     return _reduce(torch.as_tensor(np.concatenate(scores), device=y.device).reshape(y.shape), reduce)
 
 
 def coverage(prediction: Predictor, y: Tensor, coverage: float = 0.9, *, reduce: bool = True) -> Score:
-    """Share of values inside the central interval of nominal coverage `coverage`."""
+    """Share of observed values in the central interval of nominal coverage `coverage`."""
     check_probability("coverage", coverage)
     return _reduce(_covered(pit(prediction, y), coverage), reduce)
 
@@ -95,13 +96,13 @@ def interval_score(prediction: Predictor, y: Tensor, coverage: float = 0.9, *, r
 
 
 def sharpness(prediction: Predictor, *, reduce: bool = True) -> Score:
-    """Standard deviation of the prediction; says nothing about whether it is right."""
+    """Standard deviation of the prediction; it does not depend on the observed values."""
     prediction.check()
     return _reduce(prediction.std, reduce)
 
 
 def pit(prediction: Predictor, y: Tensor) -> Tensor:
-    """Probability integral transform $F(y)$ per entry: uniform on (0, 1) if the prediction is right."""
+    """Probability integral transform $F(y)$ per entry: uniform on (0, 1) if the prediction is calibrated."""
     check_pair(prediction, y)
     return prediction.cdf(y)
 
@@ -117,35 +118,35 @@ def calibration_error(prediction: Predictor, y: Tensor) -> float:
 def ece_paper(prediction: Predictor, y: Tensor) -> float:
     r"""The paper's expected calibration error, $\frac1N\sum_k |S_k|\,|\hat p_k - \hat c_k|$ over ten bins.
 
-    $c_i = 2\Phi(|y_i - \mu_i|/\sigma_i) - 1$ with the total deviation; $S_k$ are the samples with $c_i$ in bin $k$.
+    $c_i = 2\Phi(|y_i - \mu_i|/\sigma_i) - 1$ with the total std; $S_k$ are the samples with $c_i$ in bin $k$.
     The text then takes "the fraction of samples with $z_i$ below the bin midpoint", which compares a number of
-    deviations with a probability: even a perfect prediction would score 0.13. Our reading: $\hat c_k$ is the midpoint
-    of the bin, $\hat p_k$ the share of all samples with $c_i < \hat c_k$. Both are then probabilities, $c_i$ of a right
-    Gaussian is uniform, and a perfect prediction scores 0. (The share within $S_k$ would be near one half in every
-    bin, whatever the prediction.)
+    standard deviations with a probability: even a perfect prediction would score 0.13. Our reading: $\hat c_k$ is the
+    midpoint of the bin, $\hat p_k$ the share of all samples with $c_i < \hat c_k$. Both are then probabilities, $c_i$
+    of the true Gaussian is uniform, and a perfect prediction scores 0. (The share within $S_k$ would be near one half
+    in every bin, whatever the prediction.)
     """
     check_pair(prediction, y)
     return _ece_paper(_central_share(prediction.mean, prediction.std, y))
 
 
 def sparsify(prediction: Predictor, y: Tensor, by: str | Tensor = "std") -> tuple[Tensor, Tensor, Tensor]:
-    """How the error falls as the entries of largest uncertainty are left out.
+    """Error of the remaining entries as those of largest uncertainty are left out.
 
     Args:
         by: "std", "epistemic", "aleatoric", or an uncertainty per entry.
 
     Returns:
         Share left out (0, 1/n, ...), RMSE of the rest, and RMSE of the rest if the largest errors had been left out;
-        both as a share of the RMSE of all. Entries of equal uncertainty leave in no order: each counts as their mean.
+        both divided by the RMSE of all. Each of several entries of equal uncertainty counts with their mean error.
     """
     check_pair(prediction, y)
     error = (y - prediction.mean).double().square().flatten()
-    doubt = _uncertainty(prediction, by).flatten()
+    uncertainty = _uncertainty(prediction, by).flatten()
     left_out = torch.arange(len(error), dtype=error.dtype, device=error.device) / len(error)
     full = error.mean().sqrt()
     if full == 0:
         return left_out, torch.zeros_like(error), torch.zeros_like(error)
-    return left_out, _rest_rmse(error, doubt) / full, _rest_rmse(error, error) / full
+    return left_out, _rest_rmse(error, uncertainty) / full, _rest_rmse(error, error) / full
 
 
 def ause(prediction: Predictor, y: Tensor, by: str | Tensor = "std") -> float:
@@ -157,14 +158,15 @@ def ause(prediction: Predictor, y: Tensor, by: str | Tensor = "std") -> float:
 def error_correlation(prediction: Predictor, y: Tensor, by: str | Tensor = "std") -> float:
     """Spearman's rank correlation of uncertainty and absolute error; 0 if one of them is constant. Higher is better."""
     check_pair(prediction, y)
-    doubt, error = _uncertainty(prediction, by).flatten(), (y - prediction.mean).abs().flatten()
-    a, b = (average_ranks(v) - (len(error) + 1) / 2 for v in (doubt, error))
+    uncertainty, error = _uncertainty(prediction, by).flatten(), (y - prediction.mean).abs().flatten()
+    centre = (len(error) + 1) / 2
+    a, b = average_ranks(uncertainty) - centre, average_ranks(error) - centre
     norm = (a.square().sum() * b.square().sum()).sqrt()
     return 0.0 if norm == 0 else ((a * b).sum() / norm).item()
 
 
 class Scores:
-    """The standard scores of many predictions, batch by batch: entries are averaged, calibration sees all of them."""
+    """The standard scores of many predictions, batch by batch; calibration errors are those of all entries together."""
 
     def __init__(self):
         self._count = 0
@@ -174,7 +176,8 @@ class Scores:
 
     def add(self, prediction: Prediction, y: Tensor) -> None:
         """One batch."""
-        level = pit(prediction, y)  # checks; levels and interval are shared, they are the expensive part
+        # `pit` checks the pair. Several scores share the levels and the interval, which are expensive.
+        level = pit(prediction, y)
         lower, upper = prediction.interval(0.9)
         mean, std = prediction.mean, prediction.std
         entries = {
@@ -222,12 +225,12 @@ def _need_mixture(prediction: object, score: str) -> None:
         )
 
 
-def _covered(level: Tensor, share: float) -> Tensor:
-    return ((level - 0.5).abs() <= share / 2).to(level.dtype)
+def _covered(level: Tensor, coverage: float) -> Tensor:
+    return ((level - 0.5).abs() <= coverage / 2).to(level.dtype)
 
 
-def _winkler(lower: Tensor, upper: Tensor, y: Tensor, level: float) -> Tensor:
-    return (upper - lower) + 2 / (1 - level) * ((lower - y).clamp(min=0) + (y - upper).clamp(min=0))
+def _winkler(lower: Tensor, upper: Tensor, y: Tensor, coverage: float) -> Tensor:
+    return (upper - lower) + 2 / (1 - coverage) * ((lower - y).clamp(min=0) + (y - upper).clamp(min=0))
 
 
 def _calibration_error(level: Tensor) -> float:
@@ -258,9 +261,9 @@ def _uncertainty(prediction: Predictor, by: str | Tensor) -> Tensor:
     return getattr(prediction, by)
 
 
-def _rest_rmse(error: Tensor, doubt: Tensor) -> Tensor:
-    """RMSE of what is left when 0, 1, 2, ... entries of largest `doubt` are gone."""
-    _, group, count = doubt.unique(return_inverse=True, return_counts=True)
+def _rest_rmse(error: Tensor, uncertainty: Tensor) -> Tensor:
+    """RMSE of the rest when 0, 1, 2, ... entries of largest uncertainty are left out."""
+    _, group, count = uncertainty.unique(return_inverse=True, return_counts=True)
     shared = error.new_zeros(len(count)).index_add(0, group, error) / count
-    rest = shared.repeat_interleave(count).cumsum(0)  # from the least doubtful on
+    rest = shared.repeat_interleave(count).cumsum(0)  # from the least uncertain on
     return (rest / torch.arange(1, len(error) + 1, dtype=error.dtype, device=error.device)).sqrt().flip(0)

@@ -1,7 +1,7 @@
-"""Stand-ins for data from elsewhere: rows a model should be unsure about, made from rows it knows.
+"""Surrogates of out-of-distribution data, made from training rows.
 
-A surrogate is called with the rows `x`, (B, ..., F), a function that gives the model's epistemic variance at such rows,
-and a generator; it returns rows of the same shape, without gradient.
+A surrogate is called with the rows `x`, (B, ..., F), a function that returns the model's epistemic variance at such
+rows, and a generator; it returns rows of the same shape, without gradient.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def _normal_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
 
 @dataclass(frozen=True)
 class GaussianNoise:
-    r"""$x + \xi$, $\xi \sim N(mean, std^2)$, the paper's choice; inputs are thought to be standardised."""
+    r"""$x + \xi$, $\xi \sim N(mean, std^2)$, the paper's choice; inputs are assumed to be standardised."""
 
     mean: float = 0.0
     std: float = 5.0
@@ -34,7 +34,7 @@ class GaussianNoise:
 
 @dataclass(frozen=True)
 class FeatureShuffle:
-    """Each feature comes from another row: every marginal is as known, how they go together is not."""
+    """Each feature comes from another row: marginal distributions stay, their dependence is lost."""
 
     def __call__(self, x: Tensor, epistemic: Epistemic, generator: torch.Generator | None = None) -> Tensor:
         """Rows with features mixed across the batch."""
@@ -45,16 +45,16 @@ class FeatureShuffle:
 
 @dataclass(frozen=True)
 class Adversarial:
-    """Gaussian noise, then steps towards where the model is most sure, at the same distance from the data.
+    """Gaussian noise, then steps towards low epistemic variance, at the same distance from the data.
 
     Each step moves against the sign of the gradient of the logarithm of the epistemic variance, and the perturbation is
-    brought back to its length: what comes out is as far away as Gaussian noise and harder to recognise.
+    rescaled to its length: the result is as far away as Gaussian noise and harder to detect.
     """
 
     mean: float = 0.0
     std: float = 5.0
     step: float = 0.5
-    """length of a step, as a share of the perturbation's root mean square"""
+    """length of a step, relative to the root mean square of the perturbation"""
     steps: int = 1
 
     def __call__(self, x: Tensor, epistemic: Epistemic, generator: torch.Generator | None = None) -> Tensor:
@@ -65,8 +65,8 @@ class Adversarial:
         with torch.enable_grad():
             for _ in range(self.steps):
                 noise.requires_grad_()
-                doubt = epistemic(x + noise).clamp(min=torch.finfo(x.dtype).tiny).log().sum()
-                (slope,) = torch.autograd.grad(doubt, noise)
+                log_variance = epistemic(x + noise).clamp(min=torch.finfo(x.dtype).tiny).log().sum()
+                (slope,) = torch.autograd.grad(log_variance, noise)
                 noise = noise.detach() - self.step * length * slope.sign()
                 noise = noise * (length / noise.square().mean(axes, keepdim=True).sqrt())
         return x + noise

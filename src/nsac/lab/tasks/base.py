@@ -53,7 +53,7 @@ class WindowSplit(WindowData):
 
     def unit(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """From changes to values."""
-        shift, scale = self.level(rows)
+        shift, scale = self.offset_and_scale(rows)
         return self.unit_shift + self.unit_scale * shift, self.unit_scale * scale
 
 

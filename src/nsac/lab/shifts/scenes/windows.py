@@ -1,4 +1,4 @@
-"""Scenes of forecasts: another season, and sensors that fail.
+"""Scenes of forecasts: another season, and sensor faults.
 
 A change takes standardised windows, (rows, steps, variables); most alter one variable, (rows, steps).
 """
@@ -6,6 +6,7 @@ A change takes standardised windows, (rows, steps, variables); most alter one va
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,53 +18,60 @@ from nsac.methods import WindowProblem
 from nsac.training import TensorData
 
 WINDOW_ROWS = 6000
-"""Training windows, at most."""
+"""Maximum number of training windows."""
 
-LOOKBACK, HORIZON, BLOCK_DAYS = 48, 24, 2
-"""Steps of a window, steps to forecast, and days of a block, which is held out as a whole."""
+LOOKBACK, HORIZON = 48, 24
+"""Steps of a window, and steps to forecast."""
+
+BLOCK_DAYS = 2
+"""Days of a block; all windows of a block are in the same split."""
 
 SUMMER, WINTER = (5, 6, 7, 8), (11, 12, 1, 2)
-"""Months of training and of the shift `season`, or the other way round."""
+"""Months of the training distribution and of the shift `season`; for a winter scene the other way round."""
 
 
 def _one_variable(change: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -> Change:
+    """Change a random variable of each window."""
+
     def apply(x: np.ndarray, train: np.ndarray, random: np.random.Generator) -> np.ndarray:
         del train
-        rows, column, x = np.arange(len(x)), random.integers(x.shape[2], size=len(x)), x.copy()
-        x[rows, :, column] = change(x[rows, :, column], random)
-        return x
+        rows = np.arange(len(x))
+        column = random.integers(x.shape[2], size=len(x))
+        changed = x.copy()
+        changed[rows, :, column] = change(x[rows, :, column], random)
+        return changed
 
     return apply
 
 
-def _sizes(n: int, low: float, high: float, random: np.random.Generator) -> np.ndarray:
-    """Positive or negative, (n, 1)."""
+def _signed_sizes(n: int, low: float, high: float, random: np.random.Generator) -> np.ndarray:
+    """Sizes of random sign, (n, 1)."""
     return random.choice([-1, 1], (n, 1)) * random.uniform(low, high, (n, 1))
 
 
 def _frozen_sensor(series: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """The value of a step of the first half is held from then on."""
+    """The value at a random step of the first half is repeated from then on."""
     since = random.integers(series.shape[1] // 2, size=(len(series), 1))
     return np.where(np.arange(series.shape[1]) > since, np.take_along_axis(series, since, 1), series)
 
 
 def _level_shift(series: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    return series + _sizes(len(series), 2, 4, random)
+    return series + _signed_sizes(len(series), 2, 4, random)
 
 
 def _gain(series: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """About the window's mean, 1.5 to 3 times or 0.3 to 0.6 times."""
+    """Differences from the window's mean are 1.5 to 3 times or 0.3 to 0.6 times as large."""
     n, mean = len(series), series.mean(1, keepdims=True)
     up, down = random.uniform(1.5, 3, (n, 1)), random.uniform(0.3, 0.6, (n, 1))
     return mean + np.where(random.random((n, 1)) < 0.5, up, down) * (series - mean)
 
 
 def _drift(series: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    return series + _sizes(len(series), 1, 3, random) * np.linspace(0, 1, series.shape[1])
+    return series + _signed_sizes(len(series), 1, 3, random) * np.linspace(0, 1, series.shape[1])
 
 
 def _spikes(series: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """About one step in twelve is off by 2 to 5 deviations."""
+    """About one step in twelve is off by 2 to 5 standard deviations."""
     size = random.choice([-1, 1], series.shape) * random.uniform(2, 5, series.shape)
     return series + np.where(random.random(series.shape) < 1 / 12, size, 0)
 
@@ -79,9 +87,18 @@ WINDOW_CHANGES: dict[str, Change] = {
 }
 
 
+class _Series(NamedTuple):
+    """One of the two series."""
+
+    dates: pd.DatetimeIndex
+    values: np.ndarray  # (rows, variables)
+    stretch: np.ndarray  # (rows,), number of the regular stretch without missing values
+    target: int  # column
+
+
 @lru_cache(maxsize=2)
-def _record(name: str) -> tuple[pd.DatetimeIndex, np.ndarray, np.ndarray, int]:
-    """Stamps, values, number of the regular stretch without missing values, and column of the target."""
+def _load_series(name: str) -> _Series:
+    """A series by the name of its data set."""
     frame = load_ettm1() if name == "ettm1" else load_jena()
     columns = [c for c in frame.columns if c != "date"] if name == "ettm1" else JENA_COLUMNS
     target = columns.index("OT" if name == "ettm1" else "T (degC)")
@@ -90,48 +107,50 @@ def _record(name: str) -> tuple[pd.DatetimeIndex, np.ndarray, np.ndarray, int]:
     stretch = segments(dates, step)  # pyright: ignore[reportArgumentType]
     missing = np.isnan(values).any(1)
     stretch = 2 * (stretch + missing.cumsum()) + missing  # a missing value ends a stretch and is one of its own
-    return pd.DatetimeIndex(dates), values, stretch, target
+    return _Series(pd.DatetimeIndex(dates), values, stretch, target)
 
 
 def make_windows(name: str, data: str, seed: int) -> Scene:
-    """Forecasts in summer, or in winter. The hour is told; the day of the year would give the season away."""
+    """Forecasts in summer, or in winter. The hour is an input; the day of the year would reveal the season."""
     random = generator_of(name, seed)
-    dates, values, stretch, target = _record(data)
-    here, elsewhere = (WINTER, SUMMER) if name.endswith("/winter") else (SUMMER, WINTER)
+    dates, values, stretch, target = _load_series(data)
+    months, other_months = (WINTER, SUMMER) if name.endswith("/winter") else (SUMMER, WINTER)
     first, last = np.arange(len(values) - LOOKBACK - HORIZON + 1), LOOKBACK + HORIZON - 1
     block = (dates.to_numpy() - dates.to_numpy()[0]) // np.timedelta64(BLOCK_DAYS, "D")
-    whole = (stretch[first] == stretch[first + last]) & (block[first] == block[first + last])
+    complete = (stretch[first] == stretch[first + last]) & (block[first] == block[first + last])
 
-    def starts(size: int, months: tuple[int, ...], blocks: np.ndarray) -> np.ndarray:
+    def sample_starts(size: int, months: tuple[int, ...], blocks: np.ndarray) -> np.ndarray:
+        """First rows of random windows that lie in these months and blocks."""
         season = np.isin(dates.month, months)
-        fits = whole & season[first] & season[first + last] & np.isin(block[first], blocks)
+        fits = complete & season[first] & season[first + last] & np.isin(block[first], blocks)
         return random.permutation(np.flatnonzero(fits))[:size]
 
-    dealt = split_blocks(block[np.isin(dates.month, here)], random)
+    splits = split_blocks(block[np.isin(dates.month, months)], random)
     sizes = (WINDOW_ROWS, TEST_ROWS, TEST_ROWS)
-    chosen = [starts(size, here, blocks) for size, blocks in zip(sizes, dealt, strict=True)]
-    chosen.append(starts(TEST_ROWS, elsewhere, block))
-    raw = [values[rows[:, None] + np.arange(LOOKBACK)] for rows in chosen]
+    starts = [sample_starts(size, months, blocks) for size, blocks in zip(sizes, splits, strict=True)]
+    starts.append(sample_starts(TEST_ROWS, other_months, block))
+    raw = [values[rows[:, None] + np.arange(LOOKBACK)] for rows in starts]
     mean, std = raw[0].mean((0, 1)), raw[0].std((0, 1))
-    x = [(part - mean) / std for part in raw]
-    future = [(values[r[:, None] + np.arange(LOOKBACK, LOOKBACK + HORIZON), target] - mean[target]) / std[target]
-              for r in chosen]  # fmt: skip
-    spread = (future[0] - x[0][:, -1:, target]).std(0)
+    x = [(each - mean) / std for each in raw]
+    future = []
+    for rows in starts:
+        ahead = rows[:, None] + np.arange(LOOKBACK, LOOKBACK + HORIZON)
+        future.append((values[ahead, target] - mean[target]) / std[target])
+    change_std = (future[0] - x[0][:, -1:, target]).std(0)
     hour = 2 * math.pi * (dates.hour + dates.minute / 60).to_numpy() / 24
 
-    def scaled(x: np.ndarray, part: int) -> TensorData:
-        """What comes does not depend on the sensor: the change is from what was read to what will be true."""
-        now = hour[chosen[part] + LOOKBACK - 1]
+    def to_data(x: np.ndarray, split: int) -> TensorData:
+        """The target is the change from the value that the sensor reports to the true future value."""
+        now = hour[starts[split] + LOOKBACK - 1]
         calendar = np.column_stack([np.sin(now), np.cos(now), np.sin(2 * now), np.cos(2 * now)])
-        y = (future[part] - x[:, -1:, target]) / spread
+        y = (future[split] - x[:, -1:, target]) / change_std
         return TensorData(x=tensor(x), calendar=tensor(calendar), y=tensor(y))
 
-    train, validation, inside, other = (scaled(part, i) for i, part in enumerate(x))
+    train, validation, inside, other = [to_data(each, split) for split, each in enumerate(x)]
     outside = {"season": Shift("season", other)}
     for kind in SCENES[name]:
         if kind in WINDOW_CHANGES:
             changed = WINDOW_CHANGES[kind](x[2], x[0], generator_of(f"{name}/{kind}", seed))
-            outside[kind] = Shift(kind, scaled(changed, 2))
-    variables = values.shape[1]
-    problem = WindowProblem(variables, HORIZON, lookback=LOOKBACK, calendar_dim=4, skip=data == "jena")
+            outside[kind] = Shift(kind, to_data(changed, 2))
+    problem = WindowProblem(values.shape[1], HORIZON, lookback=LOOKBACK, calendar_dim=4, skip=data == "jena")
     return Scene(name, seed, problem, train, validation, inside, outside)

@@ -1,4 +1,6 @@
-"""Naive predictions with the errors they made in training: the last value, the value one season ago, nothing."""
+"""Baselines: persistence, seasonal naive and zero, with the standard deviation of their training errors."""
+
+from abc import abstractmethod
 
 import torch
 from torch import Tensor
@@ -9,8 +11,8 @@ from nsac.models.encoder import Batch
 from nsac.training import Data, batches
 
 
-class _Repeat(AbstractSolved):
-    """Repeats a key of the batch, (B, outputs); its deviation is the root mean square error in training."""
+class _AbstractBaseline(AbstractSolved):
+    """Predicts a given value, (B, outputs); its standard deviation is the root mean square error on training rows."""
 
     has_epistemic = False
     kinds = ("windows",)
@@ -21,38 +23,49 @@ class _Repeat(AbstractSolved):
         self.register_buffer("log_std", torch.zeros(problem.output_dim))
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """One: nothing is random."""
+        """A single draw: the method is deterministic."""
         mean = self._value(batch).unsqueeze(0)
         return Draws(mean, self.log_std.expand_as(mean))
 
     def solve(self, train: Data, validation: Data) -> None:
-        """Root mean square error per output, over the targets that are known."""
+        """Root mean square error per output, over the observed targets."""
         errors = [(self.target(batch) - self._value(batch)).square() for batch in batches(train)]
         total = torch.stack([error.nansum(0) for error in errors]).sum(0)
         count = torch.stack([(~error.isnan()).sum(0) for error in errors]).sum(0)
         self.log_std = 0.5 * (total / count.clamp(min=1)).clamp(min=1e-12).log()
 
+    @abstractmethod
     def _value(self, batch: Batch) -> Tensor:
-        if self.name not in batch:
-            raise ValueError(f"Method {self.name!r} needs the key {self.name!r} in every batch. Got {sorted(batch)}.")
-        return batch[self.name]
+        """The prediction, (B, outputs)."""
 
 
 @method("persistence")
-class Persistence(_Repeat):
-    """The last observed value; the data says it in the key `persistence`, in the unit of y."""
+class Persistence(_AbstractBaseline):
+    """The last observed value, which a batch has under the key `persistence`, in the unit of y."""
+
+    def _value(self, batch: Batch) -> Tensor:
+        return _from_batch(batch, "persistence")
 
 
 @method("seasonal")
-class Seasonal(_Repeat):
-    """The value one season before; the data says it in the key `seasonal`, in the unit of y."""
+class Seasonal(_AbstractBaseline):
+    """The value one season earlier, which a batch has under the key `seasonal`, in the unit of y."""
+
+    def _value(self, batch: Batch) -> Tensor:
+        return _from_batch(batch, "seasonal")
 
 
 @method("zero")
-class Zero(_Repeat):
-    """Nothing happens: 0 in the unit of y, which is what a wheel mostly does."""
+class Zero(_AbstractBaseline):
+    """Always 0 in the unit of y, for instance a steering angle of 0."""
 
     kinds = ("frames",)
 
     def _value(self, batch: Batch) -> Tensor:
         return batch["x"].new_zeros(len(batch["x"]), self.problem.output_dim)
+
+
+def _from_batch(batch: Batch, name: str) -> Tensor:
+    if name not in batch:
+        raise ValueError(f"Method {name!r} needs the key {name!r} in every batch. Got {sorted(batch)}.")
+    return batch[name]

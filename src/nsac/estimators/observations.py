@@ -1,0 +1,181 @@
+"""Observations of one or several series: the rows of a frame, checked, and sorted by series and time."""
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# (the type checker takes a column of a frame for a frame)
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from nsac.estimators.times import first_true, read_times
+
+MAX_ABSOLUTE_VALUE = 1e100
+"""Largest number a column may hold; the square of a larger one may be infinite."""
+
+
+@dataclass(frozen=True)
+class SeriesColumns:
+    """Which columns of a frame mean what."""
+
+    time: str
+    series: str | None
+    target: str
+    covariates: tuple[str, ...]
+
+    @property
+    def inputs(self) -> list[str]:
+        """Columns that a model sees, the target first."""
+        return [self.target, *self.covariates]
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Rows of a frame, sorted by series and time."""
+
+    times: np.ndarray
+    """(rows,), int64 or float64, see `nsac.estimators.times`"""
+    codes: np.ndarray
+    """(rows,), number of the series"""
+    names: list[Any]
+    """names of the series; `[None]` if they have none"""
+    values: np.ndarray
+    """(rows, inputs), float64; NaN where a value is missing"""
+    time_dtype: Any
+    """dtype of the time column: dates, with or without a zone, or numbers"""
+
+    def since(self, first: np.ndarray) -> "Observations":
+        """Rows from a first time on, one per series."""
+        kept = self.times >= first[self.codes]
+        return replace(self, times=self.times[kept], codes=self.codes[kept], values=self.values[kept])
+
+    @property
+    def last(self) -> np.ndarray:
+        """Last time of each series."""
+        return self.times[np.append(np.flatnonzero(np.diff(self.codes)), len(self.codes) - 1)]
+
+
+def find_columns(
+    frame: pd.DataFrame, time: str, series: str | None, target: str, covariates: Sequence[str] | None
+) -> SeriesColumns:
+    """Check names. By default every other column of numbers is a covariate, and columns of text are left out."""
+    _check_frame(frame)
+    frame = _with_time(frame, time)
+    named = {"target": target, "time": time}
+    if series is not None:
+        named["series"] = series
+    for role, name in named.items():
+        _check_column(frame, role, name)
+    if len(set(named.values())) < len(named):
+        raise ValueError(f"`target`, `time` and `series` must be different columns. Got {named} instead.")
+    if covariates is None:
+        others = [name for name in frame.columns if name not in named.values()]
+        covariates = [name for name in others if _holds_numbers(frame[name])]
+    for name in covariates:
+        _check_column(frame, "covariates", name)
+        if name in named.values():
+            raise ValueError(f"`covariates` must be other columns than {named}. Got {name!r} instead. Leave it out.")
+    return SeriesColumns(time, series, target, tuple(covariates))
+
+
+def read_observations(frame: pd.DataFrame, columns: SeriesColumns) -> Observations:
+    """Check all values and sort by series; an error names the column and the row."""
+    _check_frame(frame)
+    frame = _with_time(frame, columns.time)
+    for role, name in (("time", columns.time), ("target", columns.target), ("series", columns.series)):
+        if name is not None:
+            _check_column(frame, role, name)
+    for name in columns.covariates:
+        _check_column(frame, "covariates", name)
+    times, time_dtype = read_times(frame[columns.time], columns.time)
+    if columns.series is None:
+        codes, names = np.zeros(len(frame), dtype=np.int64), [None]
+    else:
+        codes, names = pd.factorize(frame[columns.series], sort=False)
+        if (codes < 0).any():
+            raise ValueError(f"Column {columns.series!r} must name a series. Row {first_true(codes < 0)} is empty.")
+        codes, names = codes.astype(np.int64), list(names)
+    _check_order(times, codes, frame, columns)
+    values = np.stack([_read_numbers(frame[name], name) for name in columns.inputs], 1)
+    order = np.argsort(codes, kind="stable")
+    return Observations(times[order], codes[order], names, values[order], time_dtype)
+
+
+def check_inputs(observations: Observations, columns: SeriesColumns) -> None:
+    """Every input has a value, and the target varies."""
+    for i, name in enumerate(columns.inputs):
+        column = observations.values[:, i]
+        if np.isnan(column).all():
+            raise ValueError(f"Column {name!r} must have a value in at least one row. All are missing.")
+        if i == 0 and np.nanmax(column) == np.nanmin(column):
+            raise ValueError(f"Target column {name!r} must vary. It is {np.nanmax(column):g} in every row.")
+
+
+def _check_frame(frame: Any) -> None:
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(f"`frame` must be a pandas DataFrame. Got {type(frame).__name__} instead.")
+    if not len(frame):
+        raise ValueError(f"`frame` must have rows. Got 0 rows of the columns {list(frame.columns)} instead.")
+
+
+def _with_time(frame: pd.DataFrame, time: str) -> pd.DataFrame:
+    return frame.reset_index() if time not in frame.columns and frame.index.name == time else frame
+
+
+def _check_column(frame: pd.DataFrame, role: str, name: Any) -> None:
+    if name not in frame.columns:
+        raise ValueError(
+            f"`{role}` must name a column of the frame. Got {name!r}, and the columns are {list(frame.columns)}."
+        )
+    if isinstance(frame[name], pd.DataFrame):
+        raise ValueError(f"Column {name!r} must be there once. Got it {frame[name].shape[1]} times. Rename the others.")
+
+
+def _holds_numbers(column: pd.Series | pd.DataFrame) -> bool:
+    if isinstance(column, pd.DataFrame) or types.is_numeric_dtype(column):
+        return True  # a name that is there twice is refused when the values are read
+    if types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.CategoricalDtype):
+        return False
+    return bool(column.isna().all() or pd.to_numeric(column, errors="coerce").notna().any())
+
+
+def _read_numbers(column: pd.Series, name: str) -> np.ndarray:
+    if not types.is_numeric_dtype(column):
+        numbers = pd.Series(pd.to_numeric(column, errors="coerce"))
+        text = (numbers.isna() & column.notna()).to_numpy()
+        if text.any():
+            row = first_true(text)
+            raise ValueError(
+                f"Column {name!r} must hold numbers. Row {row} has {column.iloc[row]!r}. "
+                "Make it a number or NaN, or leave the column out with `covariates`."
+            )
+        column = numbers
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    large = np.abs(values) > MAX_ABSOLUTE_VALUE
+    if large.any():
+        row = first_true(large)
+        raise ValueError(
+            f"Column {name!r} must hold numbers of at most {MAX_ABSOLUTE_VALUE:g}, or NaN. Row {row} has "
+            f"{values[row]}. Choose another unit, or make it NaN."
+        )
+    return values
+
+
+def _check_order(times: np.ndarray, codes: np.ndarray, frame: pd.DataFrame, columns: SeriesColumns) -> None:
+    order = np.argsort(codes, kind="stable")
+    gaps, same = np.diff(times[order]), np.diff(codes[order]) == 0
+    keys = [columns.time] if columns.series is None else [columns.series, columns.time]
+    for bad, rule, fix in (
+        (same & (gaps < 0), "be sorted", f"Sort them with `frame.sort_values({keys})`."),
+        (same & (gaps == 0), "differ", f"Keep one row each with `frame.drop_duplicates({keys})`, or average them."),
+    ):
+        if bad.any():
+            before, row = order[first_true(bad)], order[first_true(bad) + 1]
+            earlier, later = frame[columns.time].iloc[[before, row]].tolist()
+            whose = "" if columns.series is None else f" of series {frame[columns.series].iloc[row]!r}"
+            raise ValueError(
+                f"Times in column {columns.time!r}{whose} must {rule}. Row {row} has {later} and row {before}, "
+                f"before it, {earlier}. {fix}"
+            )

@@ -1,0 +1,139 @@
+"""Online calibration: scores of the forecasts that came due since the last update, and margins that adapt to them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from nsac.estimators.grid import Grid
+from nsac.estimators.observations import Observations
+from nsac.estimators.preprocessing import SeriesPreprocessor, check_array_shapes
+from nsac.training import WindowData
+from nsac.uncertainty import LeadTimeConformal, Prediction
+from nsac.uncertainty.adaptive import COVERAGES
+
+SCORE_CHUNK = 8192
+"""Windows whose draws are in memory at once."""
+FRESH_STEPS = 0.25
+"""An observation is new if it is so many steps later than the last one that was seen."""
+
+
+@dataclass
+class OnlineCalibration:
+    """Adaptive conformal margins, and the observations they have seen."""
+
+    stream: LeadTimeConformal
+    origin: Any
+    """time of step 0 of the stream"""
+    seen: dict[str | int | None, Any]
+    """name of a series to the last time that was seen"""
+
+    @classmethod
+    def start(cls, scores: np.ndarray, observations: Observations) -> "OnlineCalibration":
+        """From the scores of the calibration split, (windows, horizon), in order of time."""
+        online = cls(LeadTimeConformal(scores), observations.times.min(), {})
+        online._remember(observations)
+        return online
+
+    def update(
+        self,
+        observations: Observations,
+        preprocessor: SeriesPreprocessor,
+        draws: Callable[[WindowData], Prediction],
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Adapt to the forecasts that came due.
+
+        Args:
+            observations: new ones, and before them those that forecasts of the new ones look at.
+            preprocessor: makes windows of them.
+            draws: windows to their prediction, not calibrated.
+
+        Returns:
+            Scores of the forecasts that came due, (times, horizon), NaN where there is none, and the margins that were
+            in force when they were made, (times, coverages, horizon).
+        """
+        step, shape = preprocessor.step, preprocessor.shape
+        before_first = observations.times.min() - step
+        seen = np.array([self.seen.get(_json_name(name), before_first) for name in observations.names])
+        span = (shape.lookback + shape.horizon + 1) * step
+        recent = observations.since(seen - span)
+        if not len(recent.times):  # all rows are older than what was seen
+            return np.empty((0, shape.horizon)), np.empty((0, len(COVERAGES), shape.horizon))
+        grid, windows = preprocessor.past(recent)
+        scores = [np.empty((0, shape.horizon))]
+        for first in range(0, len(windows), SCORE_CHUNK):
+            chunk = windows.with_ends(windows.ends[first : first + SCORE_CHUNK])
+            scores.append(absolute_scores(chunk, draws(chunk)))
+        due = due_scores(grid, windows.ends.numpy(), np.concatenate(scores))
+        fresh = grid.times > seen[grid.codes] + FRESH_STEPS * step
+        kept = np.flatnonzero(fresh & ~np.isnan(due).all(1))
+        steps = np.rint((grid.times[kept] - self.origin) / step).astype(np.int64)
+        order = np.argsort(steps, kind="stable")
+        due = due[kept[order]]
+        margins = self.stream.update(steps[order], due)
+        self._remember(observations)
+        return due, margins
+
+    def _remember(self, observations: Observations) -> None:
+        for name, last in zip(observations.names, observations.last, strict=True):
+            self.seen[_json_name(name)] = max(last, self.seen.get(_json_name(name), last))
+
+    def to_dict(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values, and arrays, under the names of a model folder."""
+        facts = {"seen": list(self.seen), "begun": self.stream.begun, "now": self.stream.now}
+        arrays = {"scores": self.stream.scores, "alpha": self.stream.alpha, "said": self.stream.issued}
+        return facts, arrays | {"seen": np.array(list(self.seen.values())), "origin": np.array(self.origin)}
+
+    @classmethod
+    def from_dict(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray], horizon: int) -> "OnlineCalibration":
+        """From what `to_dict` gave."""
+        coverages = len(COVERAGES)
+        shapes = {"scores": (-1, horizon), "alpha": (coverages, horizon), "said": (horizon + 1, coverages, horizon)}
+        check_array_shapes(arrays, shapes)
+        stream = LeadTimeConformal(arrays["scores"], arrays["alpha"], arrays["said"], facts["now"], True)
+        stream.begun = facts["begun"]
+        return cls(stream, arrays["origin"][()], dict(zip(facts["seen"], arrays["seen"], strict=True)))
+
+
+def absolute_scores(windows: WindowData, p: Prediction) -> np.ndarray:
+    """Absolute errors in predicted standard deviations, (windows, horizon); NaN where the target was not observed.
+
+    Args:
+        windows: rows of the prediction.
+        p: not calibrated.
+    """
+    y = windows.batch(torch.arange(len(windows)))["y"].double()
+    return ((y - p.mean).abs() / p.std).numpy()
+
+
+def due_scores(grid: Grid, ends: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Scores by the slot they came due at, (slots, horizon): column h - 1 is of the forecast made h steps before.
+
+    Args:
+        grid: the series.
+        ends: (windows,), slots at which forecasts were made.
+        scores: (windows, horizon).
+    """
+    due = np.full((len(grid.times), scores.shape[1]), np.nan)
+    for h in range(scores.shape[1]):
+        inside = ends + h + 1 < grid.stop[ends]
+        due[ends[inside] + h + 1, h] = scores[inside, h]
+    return due
+
+
+def coverage_report(scores: np.ndarray, margins: np.ndarray) -> pd.DataFrame:
+    """Coverage of adaptive intervals per lead time, from what `OnlineCalibration.update` returned."""
+    known = ~np.isnan(scores)
+    covered = ((scores[:, None] <= margins) & known[:, None]).sum(0) / np.maximum(known.sum(0), 1)
+    table = {"step": np.arange(1, scores.shape[1] + 1), "forecasts": known.sum(0)}
+    return pd.DataFrame(table | {f"coverage_{100 * c:g}": covered[i] for i, c in enumerate(COVERAGES)})
+
+
+def _json_name(name: Any) -> str | int | None:
+    """Name of a series as JSON has it."""
+    if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
+        return int(name)
+    return None if name is None else str(name)

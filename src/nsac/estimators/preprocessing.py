@@ -1,0 +1,203 @@
+"""From frames to standardised windows, and from predictions of windows to the unit of the target."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from nsac.estimators.calendar import CYCLES, calendar_features, detect_cycles
+from nsac.estimators.grid import Grid, count_between, to_grid
+from nsac.estimators.observations import Observations, SeriesColumns, check_inputs, read_observations
+from nsac.estimators.scaling import SeriesScaling, fit_scaling, rms_change
+from nsac.estimators.times import describe_times, format_step, parse_step, typical_step
+from nsac.estimators.windows import WindowShape
+from nsac.methods import WindowProblem
+from nsac.training import WindowData
+from nsac.uncertainty import Prediction
+
+
+@dataclass(frozen=True)
+class SeriesPreprocessor:
+    """Turns observations into windows as a fitted forecaster needs them."""
+
+    columns: SeriesColumns
+    time_dtype: Any
+    """dtype of the time column, see `nsac.estimators.times.read_times`"""
+    step: float | int
+    """nanoseconds, or in the unit of the time column"""
+    cycles: list[str]
+    """cycles of the calendar in use"""
+    irregular: bool
+    """whether the time between an observation and its slot is an input"""
+    missing: bool
+    """whether the model knows of missing values; otherwise they are interpolated"""
+    scaling: SeriesScaling
+    shape: WindowShape
+
+    def read(self, frame: pd.DataFrame) -> Observations:
+        """Rows of a frame; its times must be of the kind that was fitted."""
+        observations = read_observations(frame, self.columns)
+        fitted, given = describe_times(self.time_dtype), describe_times(observations.time_dtype)
+        if given != fitted:
+            raise ValueError(f"Time column {self.columns.time!r} must hold {fitted}, as in `fit`. Got {given} instead.")
+        return observations
+
+    def latest(self, observations: Observations) -> WindowData:
+        """The window that ends with the last row of each series, in double precision."""
+        observations = observations.since(observations.last - (self.shape.lookback - 0.5) * self.step)
+        grid = to_grid(observations, self.step, None, to_last=True)
+        ends = np.flatnonzero(np.append(np.diff(grid.codes) != 0, True))
+        known = count_between(np.isfinite(grid.values[:, 0]), grid.start[ends], ends + 1)
+        for series in np.flatnonzero(known == 0):
+            whose = "" if self.columns.series is None else f" of series {observations.names[series]!r}"
+            raise ValueError(
+                f"Column {self.columns.target!r}{whose} must have a value in the last {self.shape.lookback} steps. All "
+                "are missing. Pass rows up to a later time, or fit with a longer `lookback`."
+            )
+        return self.windows(grid, ends, torch.float64)
+
+    def past(self, observations: Observations) -> tuple[Grid, WindowData]:
+        """All windows with a known target both in the lookback and in the horizon, in double precision."""
+        grid = to_grid(observations, self.step, self.shape.max_gap)
+        return grid, self.windows(grid, np.flatnonzero(self.shape.usable(grid)), torch.float64)
+
+    def windows(self, grid: Grid, ends: np.ndarray, dtype: torch.dtype) -> WindowData:
+        """Windows that end at these slots."""
+        values = self.scaling.standardise(with_offsets(grid, self.irregular))
+        calendar = calendar_features(grid.times, self.time_dtype, self.cycles)
+        return WindowData(
+            values=torch.as_tensor(values, dtype=dtype),
+            ends=torch.from_numpy(ends),
+            lookback=self.shape.lookback,
+            horizon=self.shape.horizon,
+            targets=[0],
+            change_std=torch.as_tensor(self.scaling.change, dtype=dtype)[:, None],
+            calendar=torch.as_tensor(calendar, dtype=dtype) if self.cycles else None,
+            season=round(CYCLES["day"] / self.step) if "day" in self.cycles else 0,
+            bounds=(torch.from_numpy(grid.start), torch.from_numpy(grid.stop)),
+            roughness=self.scaling.roughness,
+            interpolate=not self.missing,
+        )
+
+    def in_unit(self, windows: WindowData, *standardised: Tensor) -> list[Tensor]:
+        """Values, (..., windows, horizon), in the unit of the target."""
+        offset, scale = self._offset_scale(windows)
+        return [offset + scale * values for values in standardised]
+
+    def prediction_in_unit(self, windows: WindowData, p: Prediction) -> Prediction:
+        """A prediction of these windows in the unit of the target."""
+        offset, scale = self._offset_scale(windows)
+        return Prediction(offset + scale * p.mean_draws, p.log_std_draws + scale.log())
+
+    def last_values(self, windows: WindowData) -> Tensor:
+        """Last known value of the target in each window, (windows,), in its unit."""
+        return self._offset_scale(windows)[0][:, 0]
+
+    def observed(self, windows: WindowData) -> Tensor:
+        """Observed values of the target after each window, (windows, horizon), in its unit; NaN where unknown."""
+        return self.scaling.offset[0] + self.scaling.scale[0] * windows.future(windows.ends)[..., 0]
+
+    def _offset_scale(self, windows: WindowData) -> tuple[Tensor, Tensor]:
+        """Offset and scale, (windows, horizon), from the unit of `y` to that of the target."""
+        last, scale = windows.offset_and_scale(torch.arange(len(windows)))
+        return self.scaling.offset[0] + self.scaling.scale[0] * last, self.scaling.scale[0] * scale
+
+    def to_dict(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values, and arrays, under the names of a model folder."""
+        columns = [self.columns.time, self.columns.series, self.columns.target, list(self.columns.covariates)]
+        facts = {"columns": columns, "stamps": str(self.time_dtype), "step": self.step, "cycles": self.cycles}
+        facts |= {"irregular": self.irregular, "rough": self.scaling.roughness}
+        return facts, {"centre": self.scaling.offset, "unit": self.scaling.scale, "change": self.scaling.change}
+
+    @classmethod
+    def from_dict(
+        cls, facts: dict[str, Any], arrays: dict[str, np.ndarray], shape: WindowShape, problem: WindowProblem
+    ) -> "SeriesPreprocessor":
+        """From what `to_dict` gave; it must fit the problem of the members."""
+        time, series, target, covariates = facts["columns"]
+        columns = SeriesColumns(time, series, target, tuple(covariates))
+        inputs = len(columns.inputs) + facts["irregular"]
+        if (problem.input_dim, problem.output_dim, problem.lookback) != (inputs, shape.horizon, shape.lookback):
+            raise ValueError("`columns` do not fit the problem.")
+        check_array_shapes(arrays, {"centre": (inputs,), "unit": (inputs,), "change": (shape.horizon,)})
+        return cls(
+            columns=columns,
+            time_dtype=pd.api.types.pandas_dtype(facts["stamps"]),
+            step=facts["step"],
+            cycles=list(facts["cycles"]),
+            irregular=facts["irregular"],
+            missing=problem.missing,
+            scaling=SeriesScaling(arrays["centre"], arrays["unit"], float(facts["rough"]), arrays["change"]),
+            shape=shape,
+        )
+
+
+class TrainingSeries(NamedTuple):
+    """What a forecaster is fitted to."""
+
+    observations: Observations
+    preprocessor: SeriesPreprocessor
+    problem: WindowProblem
+    windows: WindowData  # in single precision, in order of time
+    times: np.ndarray  # (windows,), forecast origins, in steps
+    rest: np.ndarray  # numbers of the windows to train on and to validate with
+    calibration: WindowData  # the other windows
+
+
+def prepare(
+    frame: pd.DataFrame, columns: SeriesColumns, step: str | float | None, shape: WindowShape
+) -> TrainingSeries:
+    """Read a frame and fit the preprocessor; its statistics are those of the windows that are not for calibration.
+
+    Args:
+        frame: rows in order of time.
+        columns: in use.
+        step: argument of the forecaster.
+        shape: of the windows.
+    """
+    observations = read_observations(frame, columns)
+    length = _step_length(step, observations)
+    check_inputs(observations, columns)
+    grid = to_grid(observations, length, shape.max_gap)
+    shape.check_length(grid, format_step(length))
+    ends, missing = shape.select(grid)
+    times = ((grid.times - grid.times.min()) / length)[ends]
+    ends, times = ends[np.argsort(times, kind="stable")], np.sort(times)
+    rest, calibration = shape.calibration_split(times)
+    past = grid.times <= grid.times[ends[rest[-1]]]
+    scaling, amplitudes = fit_scaling(grid, with_offsets(grid, grid.irregular), past, shape)
+    cycles = detect_cycles(observations.times, length)
+    preprocessor = SeriesPreprocessor(
+        columns, observations.time_dtype, length, cycles, grid.irregular, missing, scaling, shape
+    )
+    change = rms_change(preprocessor.windows(grid, ends, torch.float32), rest)
+    preprocessor = replace(preprocessor, scaling=replace(scaling, change=change))
+    windows = preprocessor.windows(grid, ends, torch.float32)
+    problem = WindowProblem(
+        windows.values.shape[1], shape.horizon, lookback=shape.lookback, calendar_dim=2 * len(cycles),
+        missing=missing, amplitudes=tuple(amplitudes.tolist()), missing_targets=missing,
+    )  # fmt: skip
+    held_out = windows.with_ends(windows.ends[torch.from_numpy(calibration)])
+    return TrainingSeries(observations, preprocessor, problem, windows, times, rest, held_out)
+
+
+def _step_length(step: str | float | None, observations: Observations) -> float | int:
+    if step is None:
+        return typical_step(observations.times, observations.codes)
+    return parse_step(step, dated=observations.times.dtype == np.int64)
+
+
+def with_offsets(grid: Grid, irregular: bool) -> np.ndarray:
+    """Inputs of a model, (slots, inputs): values of a grid, and the offsets from its slots if it is irregular."""
+    return np.column_stack([grid.values, grid.offset]) if irregular else grid.values
+
+
+def check_array_shapes(arrays: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> None:
+    """Arrays of a model folder have these shapes; -1 matches any length."""
+    for name, shape in shapes.items():
+        given = arrays[name].shape
+        if len(given) != len(shape) or any(n not in (-1, m) for n, m in zip(shape, given, strict=True)):
+            raise ValueError(f"Tensor {name!r} must have shape {shape}. Got {given} instead.")

@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+
+from nsac.estimators import base
+from nsac.estimators.base import calibration_size, random_splits
+from nsac.training import DivergedError
+from support.table_problems import numbers, quick
+
+
+def test_a_divergence_is_retried_with_a_lower_learning_rate(monkeypatch):
+    rates, fit = [], base.fit
+
+    def failing(member, train, validation, config, **more):
+        rates.append(config.learning_rate)
+        if len(rates) == 1:
+            raise DivergedError("too fast")
+        return fit(member, train, validation, config, **more)
+
+    monkeypatch.setattr(base, "fit", failing)
+    quick(members=1).fit(*numbers())
+    assert rates[1] == pytest.approx(rates[0] / 10)
+
+
+@pytest.mark.parametrize(
+    ("rows", "size"),
+    [(5, 1), (100, 20), (200, 40), (399, 40), (1000, 100), (100_000, 2000)],  # never none, a fifth, 40, a tenth, 2000
+)
+def test_the_calibration_set_is_a_tenth_within_limits(rows, size):
+    assert calibration_size(rows) == size
+
+
+@pytest.mark.parametrize("members", [1, 4, 10])
+def test_a_member_trains_on_all_rows_but_its_fold(members):
+    splits = random_splits(40, members, np.random.RandomState(0))
+    assert len(splits) == members
+    for train, validation in splits:
+        assert np.array_equal(np.sort(np.concatenate([train, validation])), np.arange(40)) and len(validation) <= 5
+
+
+@pytest.mark.parametrize("value", [0, 1.5, 10**9])
+def test_the_number_of_draws_is_checked(value):
+    with pytest.raises(ValueError, match="`num_samples` must be"):
+        quick(num_samples=value).fit(*numbers())

@@ -1,0 +1,107 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from nsac.estimators.observations import SeriesColumns, check_inputs, find_columns, read_observations
+from support.series import hourly
+
+PLAIN = SeriesColumns("t", None, "y", ())
+TWO_SERIES = SeriesColumns("t", "id", "y", ())
+
+
+@pytest.fixture
+def mixed():
+    return hourly(3, y=[1, 2, 3], a=[1.0, 2, 3], flag=[True, False, True], name=["u", "v", "w"], number=["1", "2", "3"])
+
+
+@pytest.fixture
+def two_series():
+    return pd.DataFrame({"t": [1, 1, 2, 2, 3], "id": ["b", "a", "b", "a", "b"], "y": [10.0, 20, 11, 21, 12]})
+
+
+def test_every_other_column_of_numbers_is_a_covariate(mixed):
+    assert find_columns(mixed, "t", None, "y", None).covariates == ("a", "flag", "number")
+
+
+def test_covariates_can_be_chosen(mixed):
+    assert find_columns(mixed, "t", "name", "y", ["a"]) == SeriesColumns("t", "name", "y", ("a",))
+
+
+@pytest.mark.parametrize(
+    ("series", "covariates", "message"),
+    [("y", None, "must be different columns"), (None, ["y"], "`covariates` must be other columns than")],
+)
+def test_a_column_has_one_role(mixed, series, covariates, message):
+    with pytest.raises(ValueError, match=message):
+        find_columns(mixed, "t", series, "y", covariates)
+
+
+def test_only_frames_are_read():
+    with pytest.raises(TypeError, match="`frame` must be a pandas DataFrame. Got list"):
+        read_observations([1, 2], PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f.drop(columns="y"), "`target` must name a column of the frame. Got 'y'"),
+        (lambda f: f.drop(columns="t"), "`time` must name a column of the frame. Got 't'"),
+        (lambda f: f.head(0), "`frame` must have rows"),
+        (lambda f: f.assign(t=f["t"].where(f.index != 4)), "Row 4 is empty"),
+        (lambda f: f.assign(t=f["t"].iloc[[0, 1, 2, 2, 4, 5, 6, 7, 8, 9]].to_numpy()), "must differ. Row 3 has"),
+        (lambda f: f.iloc[[0, 1, 3, 2]], "must be sorted. Row 3 has 2024-01-01 02:00:00 and row 2, before it"),
+        (lambda f: f.assign(y=f["y"].astype(object).where(f.index != 3, "low")), "Column 'y' .* Row 3 has 'low'"),
+        (lambda f: f.assign(a=f["a"].astype(object).where(f.index != 5, "n.a.")), "Column 'a' .* Row 5 has 'n.a.'"),
+        (lambda f: f.assign(y=f["y"].where(f.index != 6, np.inf)), "Column 'y' must hold numbers of at most .* Row 6"),
+        (lambda f: f.assign(t=["2024-01-01 00:00"] * 5 + ["noon"] + ["2024-01-02"] * 4), "Row 5 has 'noon'"),
+        (lambda f: pd.concat([f, f[["a"]]], axis=1), "Column 'a' must be there once"),
+    ],
+)
+def test_an_error_names_the_column_and_the_row(change, message):
+    frame = change(hourly(10, y=np.arange(10.0), a=np.arange(10.0)))
+    with pytest.raises(ValueError, match=message):
+        read_observations(frame, find_columns(frame, "t", None, "y", None))
+
+
+def test_observations_are_sorted_by_series(two_series):
+    observations = read_observations(two_series, TWO_SERIES)
+    assert observations.names == ["b", "a"] and observations.codes.tolist() == [0, 0, 0, 1, 1]
+    assert observations.values[:, 0].tolist() == [10, 11, 12, 20, 21]
+
+
+def test_every_series_has_its_last_time(two_series):
+    assert read_observations(two_series, TWO_SERIES).last.tolist() == [3, 2]
+
+
+def test_observations_can_begin_at_a_time_of_each_series(two_series):
+    assert read_observations(two_series, TWO_SERIES).since(np.array([3, 1])).values[:, 0].tolist() == [12, 20, 21]
+
+
+def test_times_must_differ_within_a_series(two_series):
+    with pytest.raises(ValueError, match="of series 'a' must differ. Row 3 has 1 and row 1"):
+        read_observations(two_series.assign(t=[1, 1, 2, 1, 3]), TWO_SERIES)
+
+
+def test_every_row_names_its_series(two_series):
+    with pytest.raises(ValueError, match="Column 'id' must name a series. Row 2 is empty"):
+        read_observations(two_series.assign(id=["b", "a", None, "a", "b"]), TWO_SERIES)
+
+
+def test_the_index_may_hold_the_times():
+    frame = hourly(5, y=np.arange(5.0))
+    assert (
+        read_observations(frame.set_index("t"), PLAIN).times.tolist() == read_observations(frame, PLAIN).times.tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.nan, "Column 'y' must have a value in at least one row"),
+        (3.0, "Target column 'y' must vary. It is 3 in every row"),
+    ],
+)
+def test_a_target_without_variation_is_refused(y, message):
+    observations = read_observations(hourly(5, y=y), PLAIN)
+    with pytest.raises(ValueError, match=message):
+        check_inputs(observations, PLAIN)

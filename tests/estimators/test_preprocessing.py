@@ -1,0 +1,113 @@
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from nsac.estimators.observations import find_columns
+from nsac.estimators.preprocessing import SeriesPreprocessor, prepare
+from nsac.estimators.windows import WindowShape
+from nsac.uncertainty import Prediction
+from support.series import daily_cycle, irregular_series
+
+SHAPE = WindowShape(lookback=12, horizon=6)
+
+
+def prepared(frame):
+    return prepare(frame, find_columns(frame, "t", None, "y", None), None, SHAPE)
+
+
+@pytest.fixture(scope="module")
+def regular():
+    return prepared(daily_cycle())
+
+
+def test_training_windows_are_in_single_precision(regular):
+    assert regular.windows.batch(torch.arange(3))["x"].dtype == torch.float32
+
+
+def test_windows_are_either_for_calibration_or_not(regular):
+    assert not set(regular.calibration.ends.tolist()) & set(
+        regular.windows.ends[torch.from_numpy(regular.rest)].tolist()
+    )
+
+
+def test_the_calibration_split_changes_no_statistic(regular):
+    frame = daily_cycle()
+    frame.loc[220:, "y"] *= 100
+    scaling = prepared(frame).preprocessor.scaling
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(dataclasses.astuple(scaling), dataclasses.astuple(regular.preprocessor.scaling), strict=True)
+    )
+
+
+def test_an_irregular_series_has_the_offsets_from_its_slots_as_input():
+    problem = prepared(irregular_series()).problem
+    assert problem.input_dim == 3 and problem.missing and problem.missing_targets
+
+
+def test_a_regular_series_has_no_further_input(regular):
+    assert regular.problem.input_dim == 2 and not regular.problem.missing
+
+
+def test_the_latest_window_ends_with_the_last_row(regular):
+    frame, preprocessor = daily_cycle(), regular.preprocessor
+    windows = preprocessor.latest(preprocessor.read(frame))
+    x = windows.batch(torch.tensor([0]))["x"][0, :, 0].numpy()
+    np.testing.assert_allclose(x * preprocessor.scaling.scale[0] + preprocessor.scaling.offset[0], frame["y"][-12:])
+
+
+def test_last_and_observed_values_are_in_the_unit_of_the_target(regular):
+    frame, preprocessor = daily_cycle(), regular.preprocessor
+    _, windows = preprocessor.past(preprocessor.read(frame))
+    row = windows.ends.tolist().index(100)
+    assert preprocessor.last_values(windows)[row].item() == pytest.approx(frame["y"][100])
+    np.testing.assert_allclose(preprocessor.observed(windows)[row], frame["y"][101:107])
+
+
+def test_a_standardised_target_as_prediction_is_the_observed_value(regular):
+    preprocessor = regular.preprocessor
+    _, windows = preprocessor.past(preprocessor.read(daily_cycle()))
+    y = windows.batch(torch.arange(len(windows)))["y"]
+    p = preprocessor.prediction_in_unit(windows, Prediction.gaussian(y.nan_to_num(), torch.ones_like(y)))
+    known = ~y.isnan()
+    torch.testing.assert_close(p.mean[known], preprocessor.observed(windows)[known])
+
+
+def test_times_must_be_of_the_kind_that_was_fitted(regular):
+    frame = daily_cycle().assign(t=np.arange(260.0))
+    with pytest.raises(ValueError, match="must hold dates without a zone, as in `fit`. Got numbers instead"):
+        regular.preprocessor.read(frame)
+
+
+def test_a_window_without_a_known_target_is_refused(regular):
+    frame = daily_cycle()
+    frame.loc[frame.index[-12:], "y"] = np.nan
+    with pytest.raises(ValueError, match="Column 'y' must have a value in the last 12 steps"):
+        regular.preprocessor.latest(regular.preprocessor.read(frame))
+
+
+def test_plain_values_make_the_same_preprocessor(regular):
+    copy = SeriesPreprocessor.from_dict(*regular.preprocessor.to_dict(), SHAPE, regular.problem)
+    assert str(copy) == str(regular.preprocessor)
+
+
+def test_columns_that_do_not_fit_the_problem_are_refused(regular):
+    facts, arrays = regular.preprocessor.to_dict()
+    facts["columns"] = ["t", None, "y", []]
+    with pytest.raises(ValueError, match="`columns` do not fit the problem"):
+        SeriesPreprocessor.from_dict(facts, arrays, SHAPE, regular.problem)
+
+
+def test_arrays_of_another_shape_are_refused(regular):
+    facts, arrays = regular.preprocessor.to_dict()
+    with pytest.raises(ValueError, match=r"Tensor 'change' must have shape \(6,\). Got \(5,\)"):
+        SeriesPreprocessor.from_dict(facts, arrays | {"change": np.ones(5)}, SHAPE, regular.problem)
+
+
+def test_a_given_step_is_used():
+    frame = daily_cycle(520).iloc[::2]
+    columns = find_columns(frame, "t", None, "y", None)
+    assert prepare(frame, columns, "1h", SHAPE).preprocessor.step == pd.Timedelta("1h").value
