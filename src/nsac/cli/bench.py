@@ -132,7 +132,7 @@ def table(
     old_out: OldRecords = None,
 ) -> None:
     """Print mean and standard deviation over seeds, with the paper's mean in brackets."""
-    from nsac.lab.grid.table import SHOWN, table_rows
+    from nsac.lab.grid.table import TABLE_METRICS, table_rows
 
     with one_line_errors():
         methods = merge_deprecated(method, old_methods, "--method")
@@ -144,9 +144,9 @@ def table(
             print(json.dumps([row for row in rows if metrics is None or row["metric"] in metrics]))
             return
         known = {row["metric"] for row in rows}
-        if unknown := [name for name in metrics or SHOWN if name not in known]:
+        if unknown := [name for name in metrics or TABLE_METRICS if name not in known]:
             stop(f"There is no metric {unknown[0]!r} in these records. Available: {', '.join(sorted(known))}.")
-        _print_tables(chosen, rows, metrics or list(SHOWN))
+        _print_tables(chosen, rows, metrics or list(TABLE_METRICS))
 
 
 def _executor(name: str, workers: int | None, address: str | None) -> "AbstractExecutor":
@@ -197,7 +197,7 @@ def _describe(config: "RunConfig") -> tuple[str, dict]:
 
 def _print_tables(records: list["Record"], rows: list[dict], metrics: list[str]) -> None:
     """One table per task and protocol, methods by metrics."""
-    from nsac.lab.grid.table import LEVEL, against_best
+    from nsac.lab.grid.table import SIGNIFICANCE_LEVEL, against_best
 
     for task, protocol in dict.fromkeys((row["task"], row["protocol"]) for row in rows):
         some = [record for record in records if (record.task, record.protocol) == (task, protocol)]
@@ -208,12 +208,15 @@ def _print_tables(records: list["Record"], rows: list[dict], metrics: list[str])
         for name in ("method", "n", *(HEADINGS.get(name, name) for name in metrics)):
             shown.add_column(name, overflow="fold")
         for method in dict.fromkeys(method for method, _ in cells):
-            texts = [_cell(cells.get((method, name)), p_values[name].get(method, 0.0), LEVEL) for name in metrics]
+            texts = [
+                _cell(cells.get((method, name)), p_values[name].get(method, 0.0), SIGNIFICANCE_LEVEL)
+                for name in metrics
+            ]
             shown.add_row(method, str(max(r["n"] for (m, _), r in cells.items() if m == method)), *texts)
         console.print(shown)
     marks = (
         f"n: number of seeds. *: best mean. ~: not significantly different from the best (paired t-test over seeds, "
-        f"p >= {LEVEL}). In brackets: the paper's mean."
+        f"p >= {SIGNIFICANCE_LEVEL}). In brackets: the paper's mean."
     )
     for line in (marks, LEGEND):
         console.print(line, soft_wrap=True)

@@ -2,15 +2,13 @@
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from nsac.cli.common import AsJson, stop
+from nsac.cli.common import AsJson, one_line_errors, stop
 from nsac.cli.studies import print_sheet
 
 if TYPE_CHECKING:
@@ -44,7 +42,7 @@ def record(
     from nsac.lab.driving.recording import record as make
 
     folder = out or recordings_folder()
-    with _error_line(), errors.status("recording") as status:
+    with one_line_errors(), errors.status("recording") as status:
         made = make(folder, RecordConfig(frames), lambda done: status.update(f"recording: {done} of {frames} frames"))
     about = {"folder": str(folder), "frames": len(made), "laps": len(made.laps.unique()), "digest": made.digest}
     _print(about, as_json, f"{len(made)} frames of {about['laps']} laps in {folder}.")
@@ -66,7 +64,7 @@ def train(
 
     if task.partition("-")[0] not in SHOWN:
         stop(f"`task` must be one of {', '.join(SHOWN)}. Got {task!r} instead.")
-    with _error_line(), ProgressBar(errors) as report:
+    with one_line_errors(), ProgressBar(errors) as report:
         _, made = train_policy(task, method, seed, out, results, report)
     about = {"folder": str(out), "record": made.name, "metrics": made.metrics, "seconds": made.seconds}
     scores = ", ".join(f"{name} {made.metrics[name]:.4g}" for name in ("mse", "nll", "crps", "coverage_90"))
@@ -93,7 +91,7 @@ def lap(
     from nsac.lab.driving.supervisor import UncertaintySupervisor
     from nsac.lab.driving.world import PLAIN, World, random_colours
 
-    with _error_line():
+    with one_line_errors():
         driver = None if policy == "expert" else load_policy(policy, "carracing")
         watch = None if film is None else Film(threshold)
         scheme = PLAIN if colours is None else random_colours(colours)
@@ -131,7 +129,7 @@ def test(
     from nsac.lab.driving.transfer import compare_tracks
     from nsac.lab.driving.trials import TrialConfig
 
-    with _error_line():
+    with one_line_errors():
         loaded, store = load_policy(policy), DriveStore(out)
         if loaded.task == "udacity":
             made = compare_tracks(loaded)
@@ -156,7 +154,7 @@ def saliency(
     from nsac.lab.driving.policy import load_policy
     from nsac.lab.driving.world import World
 
-    with _error_line():
+    with one_line_errors():
         moments = [int(number) for number in at.split(",")]
         loaded = [load_policy(policy, "carracing") for policy in policies]
         saliency_figure(loaded, World(), track, moments).savefig(out)
@@ -177,7 +175,7 @@ def figure(
     from nsac.lab.driving.records import DriveStore
     from nsac.lab.driving.world import World
 
-    with _error_line():
+    with one_line_errors():
         loaded = [load_policy(policy, "carracing") for policy in policies]
         closed_loop_figure(loaded, World(), track, DriveStore(results).of("trials")).savefig(out)
     _print({"picture": str(out)}, as_json, f"Picture: {out}")
@@ -188,7 +186,7 @@ def table(results: Results = RESULTS, as_json: AsJson = False) -> None:
     """Print mean and standard deviation over seeds of all driving tests."""
     from nsac.lab.driving.records import DriveStore, sheets, table_rows
 
-    with _error_line():
+    with one_line_errors():
         records = DriveStore(results).records()
     if not records:
         stop(f"{results} has no records. Make some with `nsac drive test POLICY`.")
@@ -220,7 +218,7 @@ def udacity(
         elif control.error:
             errors.print(f"Error: {control.error}", soft_wrap=True)
 
-    with _error_line():
+    with one_line_errors():
         driver = TelemetryDriver(load_policy(policy, "udacity"), speed, threshold, report)
         serve(driver, host, port, lambda used: errors.print(f"Waiting for the simulator at {host}:{used}."))
 
@@ -257,20 +255,3 @@ def _print(about: dict[str, Any], as_json: bool, *lines: str) -> None:
     else:
         for line in lines:
             console.print(line, soft_wrap=True)
-
-
-@contextmanager
-def _error_line() -> Iterator[None]:
-    """Known errors end the command with one line."""
-    from nsac.estimators.files import ModelError
-    from nsac.lab.datasets import DataError
-    from nsac.lab.driving.errors import DrivingError
-    from nsac.lab.grid.store import RecordError
-
-    try:
-        yield
-    except (DrivingError, DataError, ModelError, RecordError, ValueError, OSError) as err:
-        stop(err)
-    except KeyboardInterrupt:
-        typer.echo("Interrupted.", err=True)
-        raise typer.Exit(130) from None

@@ -169,6 +169,8 @@ class NSAC(nn.Module):
         if num_samples:
             shape = (num_samples, topk, 1, heads, queries)
             noise = torch.randn(shape, generator=generator, dtype=x.dtype, device=x.device)
+            # These numbers stand in for draws that do not differ (`scale_spread`), and must not move their mean.
+            noise[:, 0, :, 0] -= noise[:, 0, :, 0].mean(0)
         return Prediction(*self._draws(inputs, noise, self.novelty))
 
     @torch.no_grad()

@@ -153,6 +153,6 @@ def scale_draws(mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:  # n b
     at most one key, the noise itself is used.
     """
     centre = mean.mean(0)
-    difference = torch.add(mean - centre, noise - noise.mean(0), alpha=MIN_DRAW_STD)
+    difference = torch.add(mean - centre, noise, alpha=MIN_DRAW_STD)
     draw_variance = difference.square().mean((0, -1)).unsqueeze(-1)
     return torch.addcmul(centre, difference, (variance / draw_variance.clamp(min=MIN_DRAW_STD**4)).sqrt())

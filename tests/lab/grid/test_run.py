@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from nsac.lab.grid.config import run_config
-from nsac.lab.grid.run import Watch, forget_peak, peak_memory, run_fitted, run_once
+from nsac.lab.grid.run import Stopwatch, peak_memory, reset_peak_memory, run_fitted, run_once
 from nsac.lab.tasks.base import SPLITS, load_task
 from nsac.methods import METHODS, GaussianMLE, fit
 from support.runs import tiny
@@ -78,7 +78,7 @@ def test_a_run_of_a_baseline_has_the_scores_of_the_task(data):
 
 
 def test_a_watch_sums_the_seconds_of_its_blocks():
-    watch = Watch()
+    watch = Stopwatch()
     for _ in range(2):
         with watch:
             pass
@@ -87,7 +87,7 @@ def test_a_watch_sums_the_seconds_of_its_blocks():
 
 
 def test_a_watch_can_be_reset():
-    watch = Watch()
+    watch = Stopwatch()
     with watch:
         pass
     watch.reset()
@@ -95,7 +95,7 @@ def test_a_watch_can_be_reset():
 
 
 def test_the_peak_memory_includes_an_array_that_was_freed():
-    forget_peak()
+    reset_peak_memory()
     before = peak_memory()
     torch.ones(30_000_000)  # 240 megabytes
     assert peak_memory() - before > 100

@@ -16,7 +16,7 @@ MAX_ACTIONS = 1200
 MAX_OFF_ROAD_ACTIONS = 50
 """Consecutive actions off the road, 2 seconds, after which a lap ends."""
 
-Watch = Callable[[World, Decision, str], None]
+Stopwatch = Callable[[World, Decision, str], None]
 """Called before each action with the world, the decision and who decided."""
 
 
@@ -136,7 +136,7 @@ class Start:
     """of the field"""
     supervisor: Supervisor | None = None
     """may replace the actions of the policy"""
-    watch: Watch | None = None
+    watch: Stopwatch | None = None
     """called before each action"""
 
 
@@ -146,7 +146,7 @@ def drive_lap(
     seed: int,
     colours: Colours = PLAIN,
     supervisor: Supervisor | None = None,
-    watch: Watch | None = None,
+    watch: Stopwatch | None = None,
     limit: int = MAX_ACTIONS,
 ) -> Lap:
     """Drive until 95 % of the tiles are visited, the car is off the road for two seconds, or the time is up.

@@ -44,16 +44,16 @@ def run_fitted(config: RunConfig, report: Callable[[Progress], None] | None = No
     See `evaluation.evaluate` for the metrics.
     """
     with single_threaded():
-        forget_peak()
-        whole = Watch()
+        reset_peak_memory()
+        whole = Stopwatch()
         with whole:
             task = load_task(config.task, config.protocol, config.seed)  # pyright: ignore[reportArgumentType]
             method = config.build(task.problem)
             train = TrainConfig.from_dict(config.train)
-            fitting = Watch()
+            fitting = Stopwatch()
             with fitting:
                 results = fit(method, task.train, task.validation, train, seed=config.seed, report=report)
-            predicting = Watch()
+            predicting = Stopwatch()
 
             def predict(batch: dict[str, Tensor]) -> Prediction:
                 with predicting:
@@ -88,7 +88,7 @@ def _training(result: TrainResult) -> dict[str, Any]:
     return {name: getattr(result, name) for name in ("steps", "best_step", "best_score", "stopped_early")}
 
 
-class Watch:
+class Stopwatch:
     """CPU and wall-clock seconds inside its `with` blocks, summed."""
 
     def __init__(self):
@@ -111,14 +111,14 @@ class Watch:
         self.wall += time.perf_counter() - self._start[1]
 
 
-def forget_peak() -> None:
+def reset_peak_memory() -> None:
     """Make `peak_memory` count from here on."""
     with contextlib.suppress(OSError):  # Linux only; elsewhere the peak is over the lifetime of the process
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_memory() -> float:
-    """Largest resident memory of this process in megabytes, since `forget_peak`."""
+    """Largest resident memory of this process in megabytes, since `reset_peak_memory`."""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024

@@ -14,10 +14,10 @@ from nsac.lab.grid.config import NEURAL, PROTOCOLS, config_names, methods_of, pr
 from nsac.lab.grid.sheet import spread
 from nsac.lab.grid.store import Record, Store
 
-LEVEL = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 """Significance level: a difference with a smaller p-value is significant."""
 
-SHOWN = ("mse", "nll", "crps", "ece_paper", "calibration_error", "coverage_90", "coverage_90_calibrated")
+TABLE_METRICS = ("mse", "nll", "crps", "ece_paper", "calibration_error", "coverage_90", "coverage_90_calibrated")
 """Default metrics of the printed table."""
 
 Row = dict[str, Any]

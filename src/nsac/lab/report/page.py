@@ -10,7 +10,7 @@ import numpy as np
 from nsac.lab.grid.config import PROTOCOLS
 from nsac.lab.grid.sheet import Section
 from nsac.lab.grid.store import Record
-from nsac.lab.grid.table import LEVEL, Row, table_rows
+from nsac.lab.grid.table import SIGNIFICANCE_LEVEL, Row, table_rows
 from nsac.lab.report.notes import notes_of
 from nsac.lab.report.sections import links_html, sections_html
 from nsac.lab.report.summary import PROTOCOL_TEXT, Groups, group_records, lead, origin
@@ -73,7 +73,7 @@ def report_page(records: Sequence[Record], studies: Sequence[StudyRecord] = (), 
 <h2 id="overview">Overview</h2>
 {protocols}
 <p class="text">Mean over seeds. <b class="best">Bold</b> is the best of its column; blue is not significantly different
-from it (paired t-test over seeds, level {LEVEL}, no correction for multiple comparisons). Click a heading to sort.</p>
+from it (paired t-test over seeds, level {SIGNIFICANCE_LEVEL}, no correction for multiple comparisons). Click a heading to sort.</p>
 {overview_table(groups, rows)}
 <h2 id="paper">Comparison with the paper</h2>
 {paper_comparison(rows)}

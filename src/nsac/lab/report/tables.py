@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from nsac.lab.grid.config import NEURAL, PROTOCOLS, config_names, methods_of
 from nsac.lab.grid.store import Record
-from nsac.lab.grid.table import LEVEL, Row, against_best
+from nsac.lab.grid.table import SIGNIFICANCE_LEVEL, Row, against_best
 from nsac.lab.report.summary import METRICS, Groups, cells_of, order_methods
 
 PAPER_METRICS = ("mse", "nll", "crps", "ece_paper")
@@ -112,7 +112,7 @@ def _cell(row: Row | None, p_values: Mapping[str, float | None], method: str) ->
     p = p_values[method]
     if p is None:
         return _value_cell(row, "best", "best mean")
-    return _value_cell(row, "tied" if p >= LEVEL else "", f"p = {p:.2g}")
+    return _value_cell(row, "tied" if p >= SIGNIFICANCE_LEVEL else "", f"p = {p:.2g}")
 
 
 def _value_cell(row: Row, kind: str = "", title: str = "") -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nsac.lab.grid.run import forget_peak, peak_memory
+from nsac.lab.grid.run import peak_memory, reset_peak_memory
 
 
 def measure(call: Callable[[], object], passes: int, enough: float) -> dict[str, float]:
@@ -22,7 +22,7 @@ def measure(call: Callable[[], object], passes: int, enough: float) -> dict[str,
         enough: total seconds after which no further call starts.
     """
     release_freed_memory()
-    forget_peak()
+    reset_peak_memory()
     before, taken = _resident_memory(), []
     start = time.process_time()
     call()

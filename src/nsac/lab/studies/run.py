@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from nsac._torch import single_threaded
 from nsac.lab.grid.provenance import provenance
-from nsac.lab.grid.run import Watch
+from nsac.lab.grid.run import Stopwatch
 from nsac.lab.grid.store import config_key
 from nsac.lab.studies import STUDIES
 from nsac.lab.studies.base import Outcome, Setting, StudyRecord, StudyStore
@@ -44,7 +44,7 @@ def execute_studies(todo: Iterable[Setting], store: StudyStore) -> Iterator[Stud
 
 def run_setting(setting: Setting) -> StudyRecord:
     """Run one setting on one thread, in its own process if its study requires that."""
-    watch = Watch()
+    watch = Stopwatch()
     with watch:
         run = _run_in_process if STUDIES[setting.study].apart else _run
         outcome, cpu = run(setting.study, setting.config)
@@ -61,7 +61,7 @@ def run_setting(setting: Setting) -> StudyRecord:
 
 
 def _run(study: str, config: dict[str, Any]) -> tuple[Outcome, float]:
-    watch = Watch()
+    watch = Stopwatch()
     with single_threaded(), watch:
         outcome = STUDIES[study].run(config)
     return outcome, watch.cpu
