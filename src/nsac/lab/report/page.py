@@ -73,7 +73,8 @@ def report_page(records: Sequence[Record], studies: Sequence[StudyRecord] = (), 
 <h2 id="overview">Overview</h2>
 {protocols}
 <p class="text">Mean over seeds. <b class="best">Bold</b> is the best of its column; blue is not significantly different
-from it (paired t-test over seeds, level {SIGNIFICANCE_LEVEL}, no correction for multiple comparisons). Click a heading to sort.</p>
+from it (paired t-test over seeds, level {SIGNIFICANCE_LEVEL}, no correction for multiple comparisons).
+Click a heading to sort.</p>
 {overview_table(groups, rows)}
 <h2 id="paper">Comparison with the paper</h2>
 {paper_comparison(rows)}
