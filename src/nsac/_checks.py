@@ -46,7 +46,7 @@ def check_shape(name: str, value: Tensor, axes: str, *shapes: tuple[int, ...], h
 
 
 def check_finite(name: str, value: Tensor, mask: Tensor | None = None) -> None:
-    """`value` is finite wherever `mask` (True = ignore) does not cover it; the message names the first index where it is not."""
+    """`value` is finite where `mask` (True = ignore) is False; the message names the first other index."""
     if math.isfinite(value.detach().sum()):
         return  # a sum is finite only if every term is: one pass in the common case
     bad = ~torch.isfinite(value)

@@ -210,7 +210,8 @@ class _Run:
         # An incomplete update cannot be saved, and processes that stop at different steps cannot save together.
         if self.state.rewind() and (self.state.fabric.world_size == 1 or self.stop_agreed):
             self.save(folder)
-        return f"{stopped} To resume, call `train` again with the same arguments: checkpoint={str(folder)!r} has the state."
+        resume = f"To resume, call `train` again with the same arguments: checkpoint={str(folder)!r} has the state."
+        return f"{stopped} {resume}"
 
     def restore_last_good(self, folder: Path | None) -> str:
         """After a divergence: restore the last good weights; returns a message with their step."""
