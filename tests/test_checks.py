@@ -62,10 +62,16 @@ def test_an_invalid_setting_is_refused_by_name(arguments, words):
         assert word in str(caught.value)
 
 
-def test_a_query_is_refused_by_a_layer_with_learned_queries():
-    with pytest.raises(ValueError, match="learned queries"):
-        make(2)(X, TIMES, query_times=TIMES)
+def test_times_are_refused_by_a_layer_without_time():
     with pytest.raises(ValueError, match="time='none'"):
         make(time="none")(X, TIMES)
+
+
+def test_a_layer_with_learned_queries_takes_no_other_query():
+    with pytest.raises(ValueError, match="learned queries"):
+        make(2)(X, TIMES, query_times=TIMES)
+
+
+def test_a_layer_with_learned_queries_is_not_causal():
     with pytest.raises(ValueError, match="learned queries"):
         make(2)(X, TIMES, causal=True)
