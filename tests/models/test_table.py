@@ -67,3 +67,11 @@ def test_a_batch_without_its_categories_is_refused():
     gmle = METHODS["gmle"](TableProblem(1, 1, categories=(2,)))
     with pytest.raises(ValueError, match="'c'"):
         gmle.predict({"x": torch.zeros(2, 1)})
+
+
+def test_a_description_of_a_row_with_missing_values_is_finite(generator):
+    x = torch.randn(4, 10, 3, generator=generator)
+    x[0, :, 1], x[1, 3:6, 0], x[2, -1, 2], x[3, 0, 0] = (float("nan"),) * 4
+    table = TableEncoder(3, (4,), missing=True)
+    described = table.describe({"x": x[:, 0], "c": torch.tensor([[0], [1], [2], [4]])})
+    assert torch.isfinite(described).all() and described.shape[-1] == table.description_dim == 3 + 3 + 5

@@ -1,6 +1,6 @@
 import torch
 
-from nsac.models import TableEncoder, WindowEncoder
+from nsac.models import WindowEncoder
 
 NAN = float("nan")
 
@@ -67,14 +67,6 @@ def test_a_description_of_a_window_with_missing_values_is_finite(generator):
     x[0, :, 1], x[1, 3:6, 0], x[2, -1, 2], x[3, 0, 0] = (float("nan"),) * 4
     window = WindowEncoder(10, 3, missing=True).describe({"x": x})
     assert torch.isfinite(window).all() and not torch.equal(window[0], window[1])
-
-
-def test_a_description_of_a_row_with_missing_values_is_finite(generator):
-    x = torch.randn(4, 10, 3, generator=generator)
-    x[0, :, 1], x[1, 3:6, 0], x[2, -1, 2], x[3, 0, 0] = (float("nan"),) * 4
-    table = TableEncoder(3, (4,), missing=True)
-    described = table.describe({"x": x[:, 0], "c": torch.tensor([[0], [1], [2], [4]])})
-    assert torch.isfinite(described).all() and described.shape[-1] == table.description_dim == 3 + 3 + 5
 
 
 def test_a_description_of_a_frozen_sensor_differs_from_that_of_a_live_one(generator):
