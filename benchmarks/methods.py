@@ -1,8 +1,8 @@
-"""What methods cost, by CPU time on one thread: a training epoch, and draws.
+"""CPU time of the methods on one thread: a training epoch, and predictions.
 
     python benchmarks/methods.py
 
-Prints two tables; exits with 1 if NSAC's epoch costs more than 3 times that of GMLE.
+Prints two tables; exits with 1 if an epoch of NSAC takes more than 3 times that of GMLE.
 """
 
 import sys
@@ -16,7 +16,8 @@ from timing import cpu_seconds
 from nsac.methods import METHODS, AbstractProblem, TableProblem, WindowProblem
 
 ROWS, BATCH = 4096, 128
-EPOCH_BAR = 3.0
+MAX_EPOCH_RATIO = 3.0
+"""Largest time of an epoch of NSAC over that of GMLE."""
 
 
 def epoch(name: str, problem: AbstractProblem, x: torch.Tensor, y: torch.Tensor) -> Callable:
@@ -50,13 +51,13 @@ def main() -> int:
         cost[name] = times
         epochs.add_row(name, *(f"{t:.0f}" for t in times))
     draws = Table("nsac, draws", "1", "5", "20", "20 / 1", title="Prediction of 1024 rows, CPU ms")
-    for what, (problem, x, _) in problems.items():
+    for case, (problem, x, _) in problems.items():
         method = METHODS["nsac"](problem)
         times = [1e3 * cpu_seconds(lambda n=n, m=method, x=x: m.predict({"x": x[:1024]}, n), 31) for n in (1, 5, 20)]
-        draws.add_row(what, *(f"{t:.1f}" for t in times), f"{times[2] / times[0]:.2f}")
+        draws.add_row(case, *(f"{t:.1f}" for t in times), f"{times[2] / times[0]:.2f}")
     for table in (epochs, draws):
         Console().print(table)
-    return int(any(n > EPOCH_BAR * g for n, g in zip(cost["nsac"], cost["gmle"], strict=True)))
+    return int(any(n > MAX_EPOCH_RATIO * g for n, g in zip(cost["nsac"], cost["gmle"], strict=True)))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ SPOILT[1, 4, 2] = float("nan")
         ({"x": X, "noise": torch.randn(5, 3, 2, 4, 1)}, ["`noise`", "(5, 3, 2, 4, 1)"]),
     ],
 )
-def test_bad_input_is_named_with_the_rule_and_the_remedy(arguments, words):
+def test_an_invalid_input_is_refused_with_the_rule_and_the_remedy(arguments, words):
     with pytest.raises(ValueError) as caught:
         make()(**arguments)
     for word in words:
@@ -55,17 +55,23 @@ def test_bad_input_is_named_with_the_rule_and_the_remedy(arguments, words):
         ({"num_heads": 2.0}, ["`num_heads`", "whole number", "2.0"]),
     ],
 )
-def test_bad_settings_are_named(arguments, words):
+def test_an_invalid_setting_is_refused_by_name(arguments, words):
     with pytest.raises(ValueError) as caught:
         NSAC(**{"input_dim": 3, "output_dim": 2, **SMALL, **arguments})
     for word in words:
         assert word in str(caught.value)
 
 
-def test_layers_that_cannot_take_a_query_say_so():
-    with pytest.raises(ValueError, match="learned queries"):
-        make(2)(X, TIMES, query_times=TIMES)
+def test_times_are_refused_by_a_layer_without_time():
     with pytest.raises(ValueError, match="time='none'"):
         make(time="none")(X, TIMES)
+
+
+def test_a_layer_with_learned_queries_takes_no_other_query():
+    with pytest.raises(ValueError, match="learned queries"):
+        make(2)(X, TIMES, query_times=TIMES)
+
+
+def test_a_layer_with_learned_queries_is_not_causal():
     with pytest.raises(ValueError, match="learned queries"):
         make(2)(X, TIMES, causal=True)

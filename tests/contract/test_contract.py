@@ -1,4 +1,4 @@
-"""What every method promises, whatever it is made of; run over the registry."""
+"""The interface of uncertainty methods, tested over the registry."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from support.problems import PROBLEMS, sine
 SHORT = TrainConfig(max_steps=6, batch_size=16, validate_every=3)
 CASES = [(name, kind) for name, cls in METHODS.items() for kind in cls.kinds]
 CAPABLE = ("nsac", "gmle", "mcd", "de", "der", "sdenet")
-"""Methods that can follow a curve whose noise depends on the input."""
+"""Methods that can fit a curve with heteroscedastic noise."""
 
 
 def seeded(seed=0):
@@ -44,20 +44,25 @@ def test_variances_are_finite_and_add_up(case):
     torch.testing.assert_close(p.variance, p.aleatoric + p.epistemic)
 
 
-def test_it_says_whether_it_has_epistemic_variance(case):
+def test_has_epistemic_is_true_if_the_epistemic_variance_is_not_zero(case):
     name, kind, method, split = case
     assert bool((method.predict(split.test.columns).epistemic > 0).any()) == method.has_epistemic
 
 
-def test_prediction_is_the_same_every_time_and_leaves_the_global_generator_alone(case):
+def test_two_predictions_are_the_same(case):
+    name, kind, method, split = case
+    one, two = method.predict(split.test.columns), method.predict(split.test.columns)
+    assert torch.equal(one.mean_draws, two.mean_draws) and torch.equal(one.log_std_draws, two.log_std_draws)
+
+
+def test_prediction_does_not_touch_the_global_random_state(case):
     name, kind, method, split = case
     before = torch.get_rng_state()
-    one, two = (method.predict(split.test.columns) for _ in range(2))
-    assert torch.equal(one.mean_draws, two.mean_draws) and torch.equal(one.log_std_draws, two.log_std_draws)
+    method.predict(split.test.columns)
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_the_seed_decides_everything(case):
+def test_a_fitted_method_depends_on_the_seed_alone(case):
     name, kind, method, split = case
     same, _ = fitted(name, kind)
     assert torch.equal(method.predict(split.test.columns).mean, same.predict(split.test.columns).mean)
@@ -66,7 +71,7 @@ def test_the_seed_decides_everything(case):
         assert not torch.equal(method.predict(split.test.columns).mean, other.predict(split.test.columns).mean)
 
 
-def test_parameters_and_buffers_are_all_its_state(case):
+def test_parameters_and_buffers_are_the_whole_state(case):
     name, kind, method, split = case
     other = METHODS[name](split.problem, seed=0)
     other.load_state_dict({key: value.clone() for key, value in method.state_dict().items()})
@@ -74,7 +79,7 @@ def test_parameters_and_buffers_are_all_its_state(case):
     assert torch.equal(one.mean_draws, two.mean_draws) and torch.equal(one.log_std_draws, two.log_std_draws)
 
 
-def test_rows_do_not_depend_on_their_neighbours(case):
+def test_the_prediction_of_a_row_does_not_depend_on_other_rows(case):
     name, kind, method, split = case
     alone = method.predict({key: value[:1] for key, value in split.test.columns.items()})
     together = method.predict(split.test.batch(torch.arange(3)))
@@ -88,10 +93,10 @@ def test_a_target_of_the_wrong_shape_is_refused_before_it_broadcasts(case):
         fit(METHODS[name](split.problem, seed=0), flat, flat, SHORT)
 
 
-def test_what_is_not_finite_is_refused_by_name(case):
+def test_inputs_that_are_not_finite_are_refused_by_name(case):
     name, kind, method, split = case
     if isinstance(method, AbstractSolved) and name in ("mean", "persistence", "seasonal", "zero"):
-        pytest.skip("it does not look at x")
+        pytest.skip("it does not use x")
     for value in (float("nan"), float("inf")):
         batch = {key: column.clone() for key, column in split.test.columns.items()}
         batch.pop("mask", None)
@@ -106,10 +111,10 @@ def test_a_prediction_needs_at_least_one_draw(case):
         method.predict(split.test.columns, num_samples=0)
 
 
-def test_every_parameter_of_a_learner_gets_a_gradient(case):
+def test_every_parameter_of_a_trainable_method_has_a_gradient(case):
     name, kind, method, split = case
     if isinstance(method, AbstractSolved):
-        pytest.skip("nothing to learn by gradient")
+        pytest.skip("it is not trained by gradient descent")
     fresh = METHODS[name](split.problem, seed=3)
     fresh.loss(split.train.batch(torch.arange(16 if kind != "frames" else 4)), seeded()).backward()
     assert not [key for key, p in fresh.named_parameters() if p.grad is None or not (p.grad != 0).any()]
@@ -118,7 +123,7 @@ def test_every_parameter_of_a_learner_gets_a_gradient(case):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CAPABLE)
-def test_it_learns_a_heteroscedastic_sine(name):
+def test_a_neural_method_learns_a_heteroscedastic_sine(name):
     split = sine(6000, generator=seeded(1))
     method = METHODS[name](split.problem, seed=0)
     config = TrainConfig(max_steps=1500, batch_size=128, validate_every=100, learning_rate=3e-3)

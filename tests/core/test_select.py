@@ -71,7 +71,7 @@ def test_causal_selection_does_not_depend_on_the_future(method, generator):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_causal_positions_may_come_in_any_order(method, generator):
+def test_causal_positions_may_be_in_any_order(method, generator):
     k, q = torch.randn(2, 1, 500, 4, generator=generator), torch.randn(2, 1, 9, 4, generator=generator)
     key_pos, query_pos = torch.rand(2, 500, generator=generator), torch.rand(2, 9, generator=generator)
     index, keep = select_topk(q, k, 8, causal=True, method=method, query_pos=query_pos, key_pos=key_pos)
@@ -80,7 +80,7 @@ def test_causal_positions_may_come_in_any_order(method, generator):
     assert torch.equal(keep.sum(-1)[:, 0], (key_pos[:, None] <= query_pos[..., None]).sum(-1).clamp(max=8))
 
 
-def test_masked_keys_take_no_place_in_the_block_search(generator):
+def test_masked_keys_take_no_space_in_the_block_search(generator):
     """32 keys that count among 1024, one in every block: all are found."""
     q, k = torch.randn(1, 1, 5, 4, generator=generator), torch.randn(1, 1, 1024, 4, generator=generator)
     mask = torch.ones(1, 1024, dtype=torch.bool)
@@ -139,7 +139,7 @@ def test_memory_of_the_search_does_not_grow_with_the_square_of_the_length(method
     assert large < 8 * small  # four times the length; the square would be 16
 
 
-def test_bad_arguments_are_named():
+def test_invalid_arguments_are_refused_by_name():
     q = torch.randn(1, 1, 3, 2)
     with pytest.raises(ValueError, match="`topk`"):
         select_topk(q, q, 0)

@@ -19,9 +19,9 @@ ROUNDING = 1e-12
 """Slack for inequalities between numbers of size 1."""
 
 ODE_ERROR = 1e-8
-"""What the numerical solution of the moment equations may be off by; its tolerance is 1e-11 a step."""
+"""Error bound of the numerical solution of the moment equations; its tolerance is 1e-11 per step."""
 
-# A machine under load may take its time; hypothesis looks at 100 cases of each property.
+# No deadline, for machines under load; hypothesis tries 100 cases of each property.
 without_deadline = settings(deadline=None)
 
 rates, targets, times, unit = st.floats(1e-3, 50), st.floats(-5, 5), st.floats(0, 20), st.floats(0, 1)
@@ -38,7 +38,7 @@ connections = st.lists(st.tuples(rates, targets), min_size=1, max_size=8)
 
 
 def merge(incoming) -> tuple[torch.Tensor, torch.Tensor]:
-    """Total rate K and target Phi of the one connection that several act as."""
+    """Total rate K and target Phi of the single connection equivalent to several."""
     kappa, phi = torch.tensor(incoming).T
     return kappa.sum(), (kappa * phi).sum() / kappa.sum()
 
@@ -46,7 +46,8 @@ def merge(incoming) -> tuple[torch.Tensor, torch.Tensor]:
 @without_deadline
 @given(connections, unit, times)
 def test_mean_stays_between_the_least_and_the_largest_target(incoming, share, t):
-    low, high = (end(phi for _, phi in incoming) for end in (min, max))
+    low = min(phi for _, phi in incoming)
+    high = max(phi for _, phi in incoming)
     total, target = merge(incoming)
     mean = ou_mean(target, total, t, low + share * (high - low)).item()
     assert low - ROUNDING <= mean <= high + ROUNDING
@@ -156,14 +157,14 @@ def true_moments(phi, kappa, psi, a0, t) -> np.ndarray:
     def moments(s, y):
         return kappa(s) * (phi(s) - y[0]), -2 * kappa(s) * y[1] + psi(s) ** 2
 
-    # Small steps, for kinks and waves must not be stepped over.
+    # Small steps, so that no kink or wave is missed.
     ode = {"method": "DOP853", "rtol": 1e-11, "atol": 1e-11, "max_step": 0.05}
     return solve_ivp(moments, (0, t[-1]), [a0, 0.0], t_eval=t, **ode).y
 
 
 class Freeze(NamedTuple):
     error: np.ndarray  # (2, times), absolute: of the mean, of the variance
-    at: tuple  # what the bounds take
+    at: tuple  # arguments of the bounds
 
 
 def freeze(phi: Drift, kappa: Drift, psi: Drift, a0: float, t: list[float]) -> Freeze:
@@ -257,7 +258,7 @@ def test_piecewise_moments_chain_the_closed_form(generator):
         torch.testing.assert_close((mean[n], var[n]), (m, v))
 
 
-def test_piecewise_moments_treat_trailing_axes_apart(generator):
+def test_piecewise_moments_treat_trailing_axes_independently(generator):
     phi, kappa, psi = torch.rand(3, 6, 2, 4, generator=generator) + 0.1
     together = piecewise_moments(phi, kappa, psi, 0.2)
     apart = piecewise_moments(phi[:, 1, 2], kappa[:, 1, 2], psi[:, 1, 2], 0.2)

@@ -10,7 +10,7 @@ from nsac.layers import Inputs
 from support.layers import drawn, make, series
 
 
-def test_the_clock_sees_elapsed_time(generator):
+def test_the_clock_reads_elapsed_time(generator):
     x, times = series(generator=generator)
     layer = make("all", time_scale=0.5)
     cell = layer.trace(x, times)
@@ -20,7 +20,7 @@ def test_the_clock_sees_elapsed_time(generator):
     torch.testing.assert_close(cell["t"], torch.sigmoid(-t_a * elapsed + t_b))
 
 
-def test_without_times_the_clock_stands_at_one(generator):
+def test_without_times_the_clock_reads_one(generator):
     x, _ = series(generator=generator)
     layer = make("all")
     clock = layer.attention.clock
@@ -28,7 +28,7 @@ def test_without_times_the_clock_stands_at_one(generator):
     torch.testing.assert_close(layer.trace(x)["t"], expected)
 
 
-def test_draws_scatter_around_the_moments_of_the_logits(generator):
+def test_draws_have_the_moments_of_the_logits(generator):
     """With two keys the difference of logits is the log-odds of the weights, so noise can be read off the output."""
     x, _ = series(1, 2, generator)
     layer = NSAC(3, 1, d_model=4, num_heads=1, topk=2)
@@ -52,7 +52,7 @@ def test_one_draw_of_many_uses_the_gates_of_one_pass(generator, monkeypatch):
     assert len(calls) == 1
 
 
-def test_chunks_of_queries_give_what_one_pass_gives(generator, monkeypatch):
+def test_chunks_of_queries_agree_with_one_pass(generator, monkeypatch):
     x, times = series(2, 40, generator)
     layer = make("all")
     whole = drawn(layer, x, times)
@@ -88,7 +88,7 @@ def test_a_masked_value_changes_no_output_and_no_gradient(readout, poison, gener
 @given(st.integers(1, 12), st.integers(0, 30), st.integers(0, 30), st.booleans(), st.integers(0, 2**31))
 @settings(max_examples=30, deadline=None)
 @pytest.mark.filterwarnings("ignore:A query with a single key")  # length 1 is one of the cases
-def test_padding_length_and_side_change_nothing(length, before, after, with_times, seed):
+def test_padding_does_not_change_the_output(length, before, after, with_times, seed):
     g = torch.Generator().manual_seed(seed)
     layer = make()
     x, times = series(2, length, g)
@@ -102,7 +102,7 @@ def test_padding_length_and_side_change_nothing(length, before, after, with_time
 
 
 @pytest.mark.parametrize("selection", ["exact", "sqrt"])
-def test_causal_means_no_influence_of_the_future(selection, generator):
+def test_causal_outputs_do_not_depend_on_the_future(selection, generator):
     layer = make("all", selection=selection)
     x, times = series(1, 300, generator)
     later = x.clone()
@@ -112,7 +112,7 @@ def test_causal_means_no_influence_of_the_future(selection, generator):
     assert not torch.equal(one.mean[:, :, 151:], two.mean[:, :, 151:])
 
 
-def test_causal_queries_see_only_earlier_observations(generator):
+def test_causal_queries_depend_only_on_earlier_observations(generator):
     layer = make()
     x, times = series(2, 30, generator)
     asked = times[:, 14:15] + 1e-9
@@ -130,7 +130,7 @@ def test_causal_outputs_have_no_gradient_from_the_future(generator):
 
 
 @pytest.mark.parametrize("selection", ["exact", "sqrt"])
-def test_causal_means_time_and_not_place_when_observations_come_unsorted(selection, generator):
+def test_causal_refers_to_time_and_not_position_for_unsorted_observations(selection, generator):
     x = torch.randn(1, 4, 3, generator=generator)
     asked = torch.tensor([3.0])
     for readout, now in (("all", slice(1, 4)), ("last", slice(0, 1))):
@@ -170,7 +170,7 @@ def test_shifting_all_times_changes_nothing(readout, generator):
         torch.testing.assert_close(here, there, rtol=1e-9, atol=1e-9)
 
 
-def test_absolute_time_does_see_a_shift(generator):
+def test_with_absolute_time_a_shift_changes_the_output(generator):
     layer = make(time="absolute")
     x, times = series(generator=generator)
     assert not torch.allclose(drawn(layer, x, times).mean, drawn(layer, x, times + 1).mean)
@@ -195,7 +195,7 @@ def test_all_keys_masked_gives_no_attention_and_finite_gradients(generator):
     assert all(p.grad.isfinite().all() for p in (x, *layer.parameters()))
 
 
-def test_times_far_apart_leave_gradients_finite(generator):
+def test_gradients_are_finite_for_distant_times(generator):
     layer = make("all", time_scale=1e-6)
     x, times = series(generator=generator)
     sum(part.sum() for part in layer(x, times)).backward()
@@ -223,7 +223,7 @@ def test_selection_prefers_near_keys_from_the_start(generator):
     assert max(distances) < 20  # 33 for keys chosen at random
 
 
-def test_half_precision_tells_all_positions_apart_and_has_intervals(generator):
+def test_half_precision_distinguishes_all_positions_and_has_intervals(generator):
     layer = make(readout="all").to(torch.bfloat16)
     x = torch.zeros(1, 1000, 3, dtype=torch.bfloat16)
     q = layer.trace(x)["q"].float()
@@ -232,7 +232,7 @@ def test_half_precision_tells_all_positions_apart_and_has_intervals(generator):
     assert (lower < upper).all()
 
 
-def test_masks_and_times_go_together_in_every_combination(generator):
+def test_every_combination_of_masks_and_times_is_supported(generator):
     x, times = series(2, 9, generator)
     mask = torch.zeros(2, 9, dtype=torch.bool)
     mask[0, 6:] = True

@@ -63,7 +63,7 @@ def test_rows_and_surrogates_go_through_the_layer_once_with_their_own_inputs(gen
     assert (seen[4:] - x[rows]).abs().mean().item() == pytest.approx(5 * math.sqrt(2 / math.pi), rel=0.3)
 
 
-def test_the_epsilon_goes_with_the_unit_of_the_target(generator):
+def test_the_epsilon_scales_with_the_unit_of_the_target(generator):
     """The regulariser is the same for metres and millimetres."""
     mean, y = torch.randn(5, 8, 2, generator=generator), torch.randn(4, 2, generator=generator)
     x = torch.randn(4, 1, 3, generator=generator)
@@ -76,7 +76,7 @@ def test_the_epsilon_goes_with_the_unit_of_the_target(generator):
     torch.testing.assert_close(losses[2], losses[0])
 
 
-def test_no_weight_means_plain_likelihood_and_no_surrogates(generator):
+def test_without_weight_the_loss_is_the_likelihood_and_has_no_surrogates(generator):
     x, y = problem(generator)
     layer = NSAC(3, 2, **SMALL)
     loss = NSACLoss(reg_weight=0.0)
@@ -96,7 +96,7 @@ def test_each_surrogate_gives_a_finite_loss_and_the_same_bits_for_the_same_gener
 
 
 @pytest.mark.parametrize("surrogate", ["gaussian", "shuffle", "adversarial"])
-def test_what_is_masked_does_not_reach_a_surrogate(surrogate, generator):
+def test_masked_values_do_not_enter_a_surrogate(surrogate, generator):
     x, y = problem(generator)
     mask = torch.rand(16, 6, generator=generator) < 0.4
     mask[:, :2] = False
@@ -108,7 +108,7 @@ def test_what_is_masked_does_not_reach_a_surrogate(surrogate, generator):
     assert torch.equal(values[0], values[1]) and torch.equal(values[0], values[2])
 
 
-def test_shuffling_takes_two_rows_even_from_a_small_batch(generator):
+def test_shuffling_uses_two_rows_even_of_a_small_batch(generator):
     x, y = problem(generator, batch=4)
     seen = []
     NSACLoss(surrogate=lambda x, epistemic, generator: seen.append(len(x)) or x)(NSAC(3, 2, **SMALL), x, y)
@@ -137,7 +137,7 @@ def test_shuffling_keeps_each_marginal_and_breaks_the_rows(shape, generator):
     assert ((mixed == x).all(-1).double().mean() < 0.1).all()
 
 
-def test_adversarial_rows_are_as_far_as_noise_and_harder_to_tell(generator):
+def test_adversarial_rows_are_as_distant_as_noise_and_harder_to_detect(generator):
     layer = NSAC(3, 2, **SMALL)
     x, _ = problem(generator, batch=64)
 
@@ -170,7 +170,7 @@ def test_the_regulariser_separates_noise_from_data(generator):
     [({"num_samples": 1}, "num_samples"), ({"reg_weight": -1.0}, "reg_weight"), ({"ood_fraction": 0.0}, "ood_fraction"),
      ({"surrogate": "gauss"}, "surrogate")],
 )  # fmt: skip
-def test_bad_settings_are_named(arguments, word):
+def test_an_invalid_setting_is_refused_by_name(arguments, word):
     with pytest.raises(ValueError, match=f"`{word}`"):
         NSACLoss(**arguments)
 

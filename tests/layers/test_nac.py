@@ -11,7 +11,7 @@ def test_every_parameter_of_nac_has_a_gradient(generator):
     assert all((p.grad != 0).all() for p in layer.parameters())
 
 
-def test_nac_is_deterministic_and_needs_no_noise(generator):
+def test_nac_is_deterministic(generator):
     x, times = series(generator=generator)
     layer = NAC(3, d_model=16, num_heads=4, topk=4)
     assert torch.equal(layer(x, times), layer(x, times))

@@ -10,7 +10,7 @@ from support.layers import drawn, make, series
 
 
 @pytest.mark.parametrize(
-    ("readout", "asks", "shape"),
+    ("readout", "inputs", "shape"),
     [
         ("last", {}, (5, 2, 2)),
         ("all", {}, (5, 2, 9, 2)),
@@ -20,15 +20,15 @@ from support.layers import drawn, make, series
         ("all", {"query": 4, "query_times": 4}, (5, 2, 4, 2)),
     ],
 )
-def test_draws_have_the_promised_shape(readout, asks, shape, generator):
+def test_draws_have_the_documented_shape(readout, inputs, shape, generator):
     x, times = series(generator=generator)
     asked = {"query_times": torch.rand(2, 4, generator=generator), "query": torch.randn(2, 4, 3, generator=generator)}
-    draws = make(readout)(x, times, num_samples=5, **{name: asked[name] for name in asks})
+    draws = make(readout)(x, times, num_samples=5, **{name: asked[name] for name in inputs})
     assert draws.mean.shape == draws.log_std.shape == shape
 
 
 @pytest.mark.parametrize("head", ["linear", "paper"])
-def test_the_layer_is_its_equations(head, generator):
+def test_the_layer_agrees_with_its_equations(head, generator):
     x, times = series(generator=generator)
     layer = make("all", topk=3, head=head)
     cell = layer.trace(x, times)
@@ -49,7 +49,7 @@ def test_the_layer_is_its_equations(head, generator):
     torch.testing.assert_close(tuple(draws), (mean[None], log_std[None]))
 
 
-def test_no_samples_means_the_noise_free_pass(generator):
+def test_zero_samples_give_the_noise_free_pass(generator):
     x, times = series(generator=generator)
     layer = make("all")
     quiet = layer(x, times, num_samples=0)
@@ -113,7 +113,7 @@ def test_the_same_generator_gives_the_same_bits(generator):
     assert not torch.equal(one.mean, other.mean)
 
 
-def test_a_generator_leaves_the_global_one_alone(generator):
+def test_a_generator_replaces_the_global_random_state(generator):
     before = torch.get_rng_state()
     make().predict(series(generator=generator)[0], generator=generator)
     NSAC(3, 1, seed=5)
@@ -144,14 +144,14 @@ def test_state_dict_restores_the_bits_and_holds_nothing_twice(generator, tmp_pat
     assert torch.equal(drawn(layer, x, times).mean, drawn(other, x, times).mean)
 
 
-def test_a_layer_takes_the_wiring_that_comes_with_the_weights(generator):
+def test_loading_weights_also_loads_their_wiring(generator):
     x, times = series(generator=generator)
     layer, other = make(seed=1), make(seed=2)
     other.load_state_dict(layer.state_dict())
     assert torch.equal(drawn(layer, x, times).mean, drawn(other, x, times).mean)
 
 
-def test_repr_says_what_it_is():
+def test_repr_lists_the_settings():
     text = repr(make("all"))
     for part in ("topk=4", "num_heads=4", "readout='all'", "output_dim=2", "synapses"):
         assert part in text
@@ -159,7 +159,7 @@ def test_repr_says_what_it_is():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("readout", ["last", "all"])
-def test_dtypes(dtype, readout, generator):
+def test_every_precision_is_supported(dtype, readout, generator):
     layer = make(readout).to(dtype)
     x, times = series(2, 30, generator)  # times stay in double precision, as time stamps do
     draws = layer(x.to(dtype), times)
@@ -172,7 +172,7 @@ def test_dtypes(dtype, readout, generator):
     assert (found - exact).abs().median() < tolerance  # the median: near ties, rounding may select another key
 
 
-def test_gradcheck(generator):
+def test_gradients_agree_with_finite_differences(generator):
     layer = NSAC(2, 1, d_model=4, num_heads=2, topk=3, circuit_units=8, readout="all")
     x = torch.randn(2, 4, 2, generator=generator, requires_grad=True)
     times = torch.rand(2, 4, generator=generator).cumsum(-1)
@@ -199,13 +199,13 @@ def test_predict_is_the_mixture_of_draws_whose_noise_all_rows_share(generator):
     assert not p.mean.requires_grad
 
 
-def test_predict_repeats_itself(generator):
+def test_two_predictions_are_the_same(generator):
     x, times = series(generator=generator)
     layer = make()
     assert torch.equal(layer.predict(x, times).mean_draws, layer.predict(x, times).mean_draws)
 
 
-def test_a_row_is_predicted_the_same_whatever_the_other_rows(generator):
+def test_the_prediction_of_a_row_does_not_depend_on_other_rows(generator):
     x, times = series(3, 9, generator)
     layer = make("all")
     torch.testing.assert_close(layer.predict(x[1:2], times[1:2]).mean[0], layer.predict(x, times).mean[1])
@@ -259,7 +259,7 @@ def test_epistemic_variance_rises_away_from_the_training_inputs(generator):
     assert far.median() > 5 * near.median()
 
 
-def test_novelty_moves_no_mean(generator):
+def test_novelty_does_not_change_the_mean(generator):
     layer, x, times = fitted(generator)
     with_novelty = layer.predict(x, times).mean
     layer.novelty = None
@@ -273,7 +273,7 @@ def test_in_training_mode_draws_are_those_of_the_network_alone(generator):
     assert torch.equal(drawn(layer, x, times).mean, trained) and not torch.equal(evaluated, trained)
 
 
-def test_epistemic_variance_of_a_causal_layer_does_not_see_the_future(generator):
+def test_epistemic_variance_of_a_causal_layer_does_not_depend_on_the_future(generator):
     x, times = series(60, 9, generator)
     layer = make("all")
     inputs = {"x": x, "times": times, "causal": True}

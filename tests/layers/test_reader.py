@@ -17,7 +17,7 @@ BATCH = {"table": (5, 3), "series": (5, 7, 3)}
 @pytest.mark.parametrize("project", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("outputs", [1, 40], ids=["narrow", "wide"])
 @pytest.mark.parametrize("kind", ["table", "series"])
-def test_draws_are_linear_in_what_they_attend_to_about_layers_without_noise(kind, outputs, project, generator):
+def test_draws_are_linear_in_the_attended_values(kind, outputs, project, generator):
     problem = PROBLEM[kind](3, outputs)
     batch = {"x": torch.randn(BATCH[kind], generator=generator)}
     if kind == "series":

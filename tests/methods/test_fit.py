@@ -1,8 +1,7 @@
-import pytest
 import torch
 
 from nsac.methods import METHODS, fit
-from nsac.training import TensorData, TrainConfig
+from nsac.training import TrainConfig
 from support.problems import sine, walk
 
 SHORT = TrainConfig(max_steps=20, batch_size=32, validate_every=5)
@@ -12,7 +11,7 @@ def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def test_every_learner_has_a_run_of_its_own(tmp_path):
+def test_every_learner_has_its_own_run(tmp_path):
     split = sine(300, seeded())
     ensemble = METHODS["de"](split.problem)
     seen = []
@@ -21,7 +20,7 @@ def test_every_learner_has_a_run_of_its_own(tmp_path):
     assert sorted(folder.name for folder in tmp_path.iterdir()) == ["learner-0", "learner-1", "learner-2"]
 
 
-def test_a_finished_fit_is_not_run_again_and_has_the_same_bits(tmp_path):
+def test_a_finished_fit_is_loaded_and_not_repeated(tmp_path):
     split = sine(300, seeded())
     predictions, steps = [], []
     for _ in range(2):
@@ -36,10 +35,3 @@ def test_a_finished_fit_is_not_run_again_and_has_the_same_bits(tmp_path):
 def test_a_solved_method_has_no_runs():
     split = walk(generator=seeded())
     assert fit(METHODS["persistence"](split.problem), split.train, split.validation) == []
-
-
-def test_columns_must_have_a_target_and_equal_rows():
-    with pytest.raises(ValueError, match="'y'"):
-        TensorData(x=torch.zeros(3, 1))
-    with pytest.raises(ValueError, match="equal numbers of rows"):
-        TensorData(x=torch.zeros(3, 1), y=torch.zeros(2, 1))

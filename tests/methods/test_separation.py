@@ -1,4 +1,4 @@
-"""The regulariser does what it says, at no cost, and cannot collapse."""
+"""The paper's regulariser separates perturbed inputs from data, at no cost in accuracy and without collapse."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ def curved(n=4000):
     g = seeded(4)
     x = torch.randn(n, 8, generator=g)
     y = torch.sin(x[:, :1] * x[:, 1:2]) + 0.5 * x[:, 2:3] + 0.3 * torch.randn(n, 1, generator=g)
-    return [TensorData(x=x[part], y=y[part]) for part in (slice(0, 2500), slice(2500, 3000), slice(3000, n))]
+    return [TensorData(x=x[rows], y=y[rows]) for rows in (slice(0, 2500), slice(2500, 3000), slice(3000, n))]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,8 @@ def ratio(model, x):
 @pytest.mark.slow
 def test_epistemic_variance_is_ten_times_larger_on_perturbed_inputs_with_the_regulariser(trained):
     models, test = trained
-    with_reg, without = (ratio(models[weight], test["x"]) for weight in (0.5, 0.0))
+    with_reg = ratio(models[0.5], test["x"])
+    without = ratio(models[0.0], test["x"])
     print(f"epistemic variance, perturbed / clean: {with_reg:.0f} with the regulariser, {without:.1f} without")
     assert with_reg >= 10 and without < with_reg
 

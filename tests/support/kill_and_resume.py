@@ -1,8 +1,8 @@
-"""Kill a training run at random moments, let it resume, and compare with one that was left alone.
+"""Kill a training run at random moments, let it resume, and compare with an uninterrupted one.
 
-The run is forked from a process that has imported everything, so that it is killed at work and not at its start.
+The run is forked from a process that has imported everything, so that kills hit training and not the imports.
 
-    python kill_and_resume.py FOLDER KILLS SEED
+    PYTHONPATH=tests python -m support.kill_and_resume FOLDER KILLS SEED
 """
 
 import os
@@ -15,15 +15,15 @@ from pathlib import Path
 import lightning_fabric  # noqa: F401  (imported before the fork: it is slow)
 import torch
 from safetensors.torch import load_file, save_file
-from training_problems import Line, Table, bits, same
 
 from nsac.training import TrainConfig, train
+from support.training_problems import Line, Table, bits, same
 
 CONFIG = TrainConfig(max_steps=100, batch_size=16, validate_every=7, checkpoint_every=0.0, ema=0.9)
 
 
 class Slow(Line):
-    """Slow enough that some kills meet a step and some a checkpoint that is being written."""
+    """Slow enough that some kills hit a step and some the writing of a checkpoint."""
 
     def loss(self, batch, generator):
         time.sleep(0.002)
@@ -31,7 +31,7 @@ class Slow(Line):
 
 
 def work(folder: Path, result: Path) -> int:
-    """Train in a process of its own; gives its number."""
+    """Train in a child process; returns its id."""
     child = os.fork()
     if child:
         return child
@@ -61,7 +61,7 @@ def main(folder: Path, kills: int, seed: int) -> None:
     while made < kills:
         child = work(where, disturbed)
         time.sleep(0.03 + draw.random() * 0.1)
-        if ended(child):  # the run was over before it could be killed enough: once more, from the start
+        if ended(child):  # the run ended before the last kill: start another one
             assert same(load_file(undisturbed), load_file(disturbed)), "other bits"
             rounds += 1
             where = folder / f"b{rounds}"

@@ -16,7 +16,7 @@ class Split:
     validation: TensorData
     test: TensorData
     true_nll: float = math.nan
-    """negative log-likelihood of the test part under the density that made it"""
+    """negative log-likelihood of the test split under the true density"""
 
 
 def sine(n: int = 3000, generator: torch.Generator | None = None) -> Split:
@@ -24,14 +24,14 @@ def sine(n: int = 3000, generator: torch.Generator | None = None) -> Split:
     x = 4 * torch.rand(n, 1, generator=generator) - 2
     std = 0.1 + 0.3 * torch.sigmoid(2 * x)
     y = torch.sin(2 * x) + std * torch.randn(n, 1, generator=generator)
-    parts = [slice(0, n // 2), slice(n // 2, 2 * n // 3), slice(2 * n // 3, n)]
-    test = parts[2]
+    splits = [slice(0, n // 2), slice(n // 2, 2 * n // 3), slice(2 * n // 3, n)]
+    test = splits[2]
     nll = -torch.distributions.Normal(torch.sin(2 * x[test]), std[test]).log_prob(y[test]).mean().item()
-    return Split(TableProblem(1, 1), *(TensorData(x=x[part], y=y[part]) for part in parts), true_nll=nll)
+    return Split(TableProblem(1, 1), *(TensorData(x=x[rows], y=y[rows]) for rows in splits), true_nll=nll)
 
 
 def walk(n: int = 400, length: int = 16, horizon: int = 4, generator: torch.Generator | None = None) -> Split:
-    """Windows of two random walks; what is to be predicted is the change of the first."""
+    """Windows of two random walks; the target is the change of the first."""
     path = torch.randn(n + length + horizon, 2, generator=generator).cumsum(0) / 4
     x = path.unfold(0, length, 1)[:n].mT
     last = x[:, -1:, 0]
@@ -39,31 +39,31 @@ def walk(n: int = 400, length: int = 16, horizon: int = 4, generator: torch.Gene
     season = x[:, :horizon, 0] - last
     table = {"x": x, "y": y, "persistence": torch.zeros_like(y), "seasonal": season}
     table["calendar"] = torch.randn(n, 2, generator=generator)
-    parts = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
+    splits = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
     problem = WindowProblem(2, horizon, lookback=length, calendar_dim=2)
-    return Split(problem, *(TensorData(**{name: column[part] for name, column in table.items()}) for part in parts))
+    return Split(problem, *(TensorData(**{name: column[rows] for name, column in table.items()}) for rows in splits))
 
 
 def scattered(n: int = 120, generator: torch.Generator | None = None) -> Split:
-    """Irregular series: noisy sines with random phase, asked at random times."""
+    """Irregular series: noisy sines with random phase, at random query times."""
     times = torch.rand(n, 20, generator=generator).sort(-1).values
-    asked = torch.rand(n, 6, generator=generator)
+    query_times = torch.rand(n, 6, generator=generator)
     phase = 6 * torch.rand(n, 1, generator=generator)
     x = torch.sin(6 * times + phase)[..., None] + 0.1 * torch.randn(n, 20, 1, generator=generator)
-    y = torch.sin(6 * asked + phase)[..., None]
-    table = {"x": x, "times": times, "query_times": asked, "y": y}
+    y = torch.sin(6 * query_times + phase)[..., None]
+    table = {"x": x, "times": times, "query_times": query_times, "y": y}
     table["mask"] = torch.rand(n, 20, generator=generator) < 0.2
-    parts = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
-    return Split(SeriesProblem(1, 1), *(TensorData(**{k: v[part] for k, v in table.items()}) for part in parts))
+    splits = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
+    return Split(SeriesProblem(1, 1), *(TensorData(**{k: v[rows] for k, v in table.items()}) for rows in splits))
 
 
 def pictures(n: int = 24, generator: torch.Generator | None = None) -> Split:
-    """Four frames of noise; the brightness is to be told."""
+    """Four frames of noise; the targets are mean and standard deviation of the brightness."""
     x = torch.randn(n, 4, 1, 40, 40, generator=generator)
     x += torch.randn(n, 1, 1, 1, 1, generator=generator)
     y = torch.stack([x.mean((1, 2, 3, 4)), x.std((1, 2, 3, 4))], 1)
-    parts = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
-    return Split(FrameProblem(1, 2, frames=4), *(TensorData(x=x[p], y=y[p]) for p in parts))
+    splits = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
+    return Split(FrameProblem(1, 2, frames=4), *(TensorData(x=x[rows], y=y[rows]) for rows in splits))
 
 
 PROBLEMS = {"table": sine, "windows": walk, "series": scattered, "frames": pictures}

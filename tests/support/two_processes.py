@@ -1,6 +1,6 @@
-"""Train in as many processes as asked, and write gradients, weights and scores of the first one.
+"""Train in several processes, and write gradients, weights and scores of the first one.
 
-python two_processes.py FOLDER DEVICES
+PYTHONPATH=tests python -m support.two_processes FOLDER DEVICES
 """
 
 import sys
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from training_problems import Line, Table, bits
 
 from nsac.training import TrainConfig, train
+from support.training_problems import Line, Table, bits
 
 
 def main(folder: Path, devices: int) -> None:
@@ -26,15 +26,15 @@ def main(folder: Path, devices: int) -> None:
             found[f"{progress.step}/{name}"] = parameter.detach().clone()
         found[f"{progress.step}/loss"] = torch.tensor(progress.parts["loss"], dtype=torch.float64)
 
-    def go():
+    def run():
         return train(model, Table(50), Table(21, seed=1), config, checkpoint=folder / "checkpoint", report=report)
 
-    result = go()
+    result = run()
     found["score"] = torch.tensor(result.best_score, dtype=torch.float64)
     first = bits(model)
-    assert go().best_score == result.best_score  # resumed, in as many processes
+    assert run().best_score == result.best_score  # resumed, in as many processes
     assert all(torch.equal(first[name], value) for name, value in bits(model).items())
-    if found.keys() > {"score"}:  # only the first process hears reports
+    if found.keys() > {"score"}:  # only the first process gets reports
         save_file({n: t.contiguous() for n, t in found.items()}, folder / "found.safetensors")
 
 

@@ -1,8 +1,6 @@
 import dataclasses
 import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from torch import nn
 
 from nsac.training import CheckpointError, TrainConfig, train
 from nsac.training.checkpoint import Snapshot, latest_checkpoint, read_checkpoint, write_checkpoint
-from support.training_problems import Line, Table, bits, same
+from support.training_problems import Line, Table, bits, run_module, same
 
 CONFIG = TrainConfig(max_steps=30, batch_size=16, validate_every=7, checkpoint_every=0.0)
 
@@ -37,7 +35,7 @@ def stop_at(step):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A run that broke off after 12 steps; the last that was saved is the eleventh."""
+    """A run that was stopped after 12 steps; its last checkpoint is of step 11."""
     with pytest.raises(Stopped):
         run(tmp_path, report=stop_at(12))
     return tmp_path
@@ -152,14 +150,14 @@ class Wider(Line):
     "other, error",
     [
         ({"config": dataclasses.replace(CONFIG, learning_rate=1e-3)}, "another run: config is"),
-        ({"seed": 1}, "another run: seed is 0 there and 1 here"),
-        ({"rows": 65}, r"another run: rows is \[64, 20\] there"),
-        ({"model": Wider()}, "another model: `more` is not there there|another model: `more` is not there"),
+        ({"seed": 1}, "another run: seed is 0, not 1"),
+        ({"rows": 65}, r"another run: rows is \[64, 20\]"),
+        ({"model": Wider()}, "another model: `more` is absent"),
         ({"model": Line(dtype=torch.float32)}, "another model: `(weight|bias)` is torch.float64 of shape"),
     ],
 )
 def test_a_checkpoint_of_another_run_is_refused(folder, other, error):
-    with pytest.raises(CheckpointError, match=f"({error}).*Pass what the run was begun with, or name another folder"):
+    with pytest.raises(CheckpointError, match=f"({error}).*Pass the arguments of that run, or another folder"):
         run(folder, **other)
 
 
@@ -183,12 +181,8 @@ def test_tensors_of_every_shape_and_type_survive(tmp_path):
     assert same(read.tensors, tensors) and read.facts == {"step": 3, "x": [None, 0.1]}
 
 
-KILLER = Path(__file__).parents[1] / "support" / "kill_and_resume.py"
-
-
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_run_killed_at_random_moments_ends_with_the_same_bits(kills, tmp_path, seed):
-    command = [sys.executable, str(KILLER), str(tmp_path), str(kills), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    done = run_module("support.kill_and_resume", tmp_path, kills, seed)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{kills} kills, same bits" in done.stdout

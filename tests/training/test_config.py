@@ -43,7 +43,7 @@ def test_impossible_numbers_are_refused_by_name(wrong):
         TrainConfig(**wrong)
 
 
-def test_importing_the_room_is_light():
+def test_importing_training_does_not_import_fabric():
     code = "import sys, nsac, nsac.training; print([m for m in ('lightning_fabric', 'rich') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"

@@ -1,7 +1,4 @@
-import os
 import socket
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -9,6 +6,7 @@ from safetensors.torch import load_file
 
 from nsac.training.checkpoint import latest_checkpoint, read_checkpoint
 from support import two_processes
+from support.training_problems import run_module
 
 
 def free_port():
@@ -17,14 +15,13 @@ def free_port():
         return s.getsockname()[1]
 
 
-@pytest.mark.slow  # a second process has to import everything
-def test_two_processes_with_half_batches_are_one_with_the_joint_batch(tmp_path):
+@pytest.mark.slow  # it starts two processes
+def test_two_processes_with_half_batches_agree_with_one_with_the_joint_batch(tmp_path):
     one, both = tmp_path / "one", tmp_path / "two"
-    one.mkdir(), both.mkdir()
+    one.mkdir()
+    both.mkdir()
     two_processes.main(one, 1)
-    env = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error", two_processes.__file__, str(both), "2"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    done = run_module("support.two_processes", both, 2, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
     assert done.returncode == 0, done.stderr
     assert done.stdout == done.stderr == ""
     expected, found = load_file(one / "found.safetensors"), load_file(both / "found.safetensors")

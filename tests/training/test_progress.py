@@ -11,7 +11,7 @@ def steps(n):
     return [Progress(i, n, {"nll": 1.5, "loss": 2.25}, None if i == 1 else 0.125, 3e-3) for i in range(1, n + 1)]
 
 
-def test_a_terminal_shows_loss_validation_rate_and_time_left():
+def test_the_bar_shows_loss_validation_score_learning_rate_and_remaining_time():
     out = io.StringIO()
     with ProgressBar(Console(file=out, force_terminal=True, width=120)) as report:
         for progress in steps(3):
@@ -20,7 +20,7 @@ def test_a_terminal_shows_loss_validation_rate_and_time_left():
         assert word in out.getvalue()
 
 
-def test_what_is_not_a_terminal_stays_quiet(capfd):
+def test_the_bar_is_silent_if_the_output_is_not_a_terminal(capfd):
     out = io.StringIO()
     with ProgressBar(Console(file=out)) as report:
         for progress in steps(3):
@@ -30,7 +30,7 @@ def test_what_is_not_a_terminal_stays_quiet(capfd):
     assert out.getvalue() == "" and capfd.readouterr() == ("", "")
 
 
-def test_the_log_is_one_json_object_a_line_and_is_added_to(tmp_path):
+def test_the_log_appends_one_json_object_per_step(tmp_path):
     path = tmp_path / "new" / "log.jsonl"
     for progress in steps(2):
         log_jsonl(path)(progress)
@@ -41,7 +41,7 @@ def test_the_log_is_one_json_object_a_line_and_is_added_to(tmp_path):
     assert lines[1]["parts"]["nll"] == 1.5 and lines[2]["parts"]["nll"] is lines[2]["validation"] is None
 
 
-def test_listeners_can_listen_together():
+def test_several_callbacks_are_combined():
     first, second = [], []
     together(first.append, second.append)(steps(1)[0])
     assert first == second == steps(1)

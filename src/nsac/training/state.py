@@ -163,13 +163,13 @@ class RunState:
         facts, tensors = snapshot.facts, snapshot.tensors
         for name, value in self._origin().items():
             if facts.get(name) != value:
-                raise CheckpointError(f"belongs to another run: {name} is {facts.get(name)!r} there and {value!r} here")
+                raise CheckpointError(f"belongs to another run: {name} is {facts.get(name)!r}, not {value!r}")
         stored = _under("model/", tensors)
         here = _tensors(self.model)
         for name in stored.keys() | here.keys():
             in_file, in_model = _describe(stored.get(name)), _describe(here.get(name))
             if in_file != in_model:
-                raise CheckpointError(f"belongs to another model: `{name}` is {in_file} there and {in_model} here")
+                raise CheckpointError(f"belongs to another model: `{name}` is {in_file}, not {in_model}")
         _load(self.model, stored)
         if self.config.ema is not None:
             _load(self.average, _under("average/", tensors))
@@ -270,4 +270,4 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _describe(tensor: Tensor | None) -> str:
-    return "not there" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+    return "absent" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"

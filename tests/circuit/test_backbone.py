@@ -1,0 +1,18 @@
+import torch
+
+from nsac.circuit import Backbone, ncp_wiring
+
+
+def test_the_backbone_agrees_with_its_equations(generator):
+    wiring = ncp_wiring(6, 3, units=16, seed=3)
+    circuit = Backbone(wiring, unfolds=2, generator=generator)
+    q, k = torch.randn(2, 3, 7, generator=generator).unbind(0)
+    w_q, w_k, bias = circuit.halves(3)
+    out = circuit(w_q @ q + bias, w_k @ k)
+    inter = torch.tanh(circuit.sensory.matrix().T @ torch.cat([q, k]) + circuit.sensory.bias[:, None])
+    drive = circuit.inter.matrix().T @ inter + circuit.inter.bias[:, None]
+    command = torch.tanh(drive)
+    for _ in range(2):
+        command = torch.tanh(drive + circuit.recurrent.matrix().T @ command)
+    motor = circuit.motor.matrix().T @ command + circuit.motor.bias[:, None]
+    torch.testing.assert_close((2 * out.inter - 1, 2 * out.command - 1, out.motor), (inter, command, motor))
