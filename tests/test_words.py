@@ -60,7 +60,7 @@ RETIRED = {
 """Regular expression, and what to write instead. Case does not matter, and a line break counts as a space."""
 
 SERIALISED = {
-    r'"doubt"|noise_auroc_doubt': "keys in the records of results/driving",
+    r'["`]doubt["`]|noise_auroc_doubt': "keys in the records of results/driving",
     r'"holes(\.[^"]*)?"': "tensor names in the folders of saved regressors",
     r'"stamps"': "a key in the folders of saved forecasters",
 }

@@ -50,9 +50,9 @@ def test_records_of_names_that_do_not_exist_are_left_out(store):
     [
         (lambda text: text[:-40], "not JSON"),
         (lambda text: text.replace('"mse": 0.1', '"mse": 0.2'), "checksum"),
-        (lambda text: text.replace("nsac-record", "other"), "not a record"),
+        (lambda text: text.replace("nsac-record", "other"), "does not have the format"),
         (lambda text: text.replace('"version": 1', '"version": 2'), "version 2"),
-        (lambda text: "[]", "not a record"),
+        (lambda text: "[]", "does not have the format"),
         (lambda text: json.dumps({**json.loads(text), "more": 1}), "checksum"),
     ],
 )
