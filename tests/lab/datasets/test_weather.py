@@ -156,6 +156,15 @@ def test_the_series_of_2009_to_2016_must_have_all_rows(folder, monkeypatch):
         (zipped(b"x", name="other.csv"), "a whole zip archive with jena_climate_2009_2016.csv"),
         (zipped(b'"Date Time","p (mbar)"\n01.01.2009 00:10:00,wet\n'), "a table of numbers"),
     ],
+    ids=[
+        "empty",
+        "text",
+        "truncated",
+        "flipped bit",
+        "encoding",
+        "other name",
+        "text in a number",
+    ],  # archives have times
 )
 def test_a_damaged_archive_of_2009_to_2016_is_refused_with_the_reason(folder, monkeypatch, content, reason):
     write(folder, OLDER, content)
