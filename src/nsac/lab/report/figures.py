@@ -1,7 +1,10 @@
-"""The paper's figures of predictions, drawn from records of the grid."""
+"""The figures of the report by name: the paper's figures of predictions, drawn from records, and those of studies."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +12,10 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from nsac.lab.grid.config import PROTOCOLS
 from nsac.lab.grid.store import Record
+from nsac.lab.studies import STUDIES
+from nsac.lab.studies.base import StudyRecord, found
 from nsac.lab.studies.figure import draw_tube
 from nsac.lab.tasks.spirals import GROUPS
 from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, STYLE
@@ -43,10 +49,26 @@ class Panel(NamedTuple):
     """What one panel shows."""
 
     bands: Bands
-    label: str
-    """of the horizontal axis"""
-    edges: list[float]
-    """positions at which another run begins"""
+    label: str  # of the horizontal axis
+    edges: Sequence[float] = ()  # positions at which another run begins
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of the report."""
+
+    name: str  # file name without the extension; begins with the group
+    group: str
+    place: str  # figure of the paper
+    caption: str
+    draw: Callable[[], Figure]
+
+    def png(self) -> bytes:
+        """Content of the PNG file, the same on every call."""
+        out = BytesIO()
+        with rc_context(STYLE):
+            self.draw().savefig(out, format="png", metadata={"Software": None})
+        return out.getvalue()
 
 
 def spirals_figure(first: FirstRecords) -> Figure:
@@ -67,12 +89,63 @@ def spirals_figure(first: FirstRecords) -> Figure:
 
 def forecasts_figure(first: FirstRecords) -> Figure:
     """One column per task, one row per method: observed values, means and intervals over time."""
-    return _columns(first, _over_time)
+    return _columns(first, lambda bands: Panel(bands, "time steps of the test split"))
 
 
 def bearings_figure(first: FirstRecords) -> Figure:
     """The same over the share of life, with runs side by side."""
     return _columns(first, _over_life)
+
+
+GRID_FIGURES: dict[str, tuple[str, Callable[[FirstRecords], Figure], tuple[str, ...], str]] = {
+    "spiral": (
+        "Figure 2",
+        spirals_figure,
+        ("spiral",),
+        "One test spiral and the prediction of every method: observed in its first half, predicted at all times.",
+    ),
+    "forecasts": (
+        "Figure 4",
+        forecasts_figure,
+        ("ettm1", "jena"),
+        "Forecasts at half the horizon, over an interval of the test split; the last target where there are several.",
+    ),
+    "bearings": (
+        "Figure 5",
+        bearings_figure,
+        ("xjtu", "pronostia", "hust"),
+        "Degradation over the share of life, which is not an input under the sound protocol. Test runs are side by "
+        "side; rows are sorted where the test split is a random choice of windows.",
+    ),
+}
+"""Figures of the grid by group: place in the paper, function, tasks and caption; each is drawn once per protocol."""
+
+
+def pictures(records: Sequence[Record], studies: Sequence[StudyRecord] = ()) -> list[Picture]:
+    """All figures that have a record, in the order of the paper."""
+    made = []
+    for (group, (place, draw, tasks, caption)), protocol in itertools.product(GRID_FIGURES.items(), PROTOCOLS):
+        if first := _first_records(records, tasks, protocol):
+            text = f"{caption} {protocol.capitalize()} protocol, first seed."
+            made.append(Picture(f"{group}-{protocol}", group, place, text, partial(draw, first)))
+    for name, study in STUDIES.items():
+        some = found(name, studies)
+        if some and study.draw is not None:
+            made.append(Picture(name, name, study.place, study.caption, partial(study.draw, some)))
+    return sorted(made, key=lambda picture: picture.place.partition("Figure ")[2])
+
+
+def picture_groups() -> list[str]:
+    """Names of all groups of figures."""
+    return [*GRID_FIGURES, *(name for name, study in STUDIES.items() if study.draw is not None)]
+
+
+def _first_records(records: Sequence[Record], tasks: Sequence[str], protocol: str) -> FirstRecords:
+    chosen: FirstRecords = {}
+    for record in sorted(records, key=lambda r: r.seed):
+        if record.task in tasks and record.protocol == protocol and record.method in METHODS:
+            chosen.setdefault((record.task, record.method), record)
+    return {(task, method): chosen[task, method] for task in tasks for method in METHODS if (task, method) in chosen}
 
 
 def _draw_spiral(axis: Axes, record: Record) -> None:
@@ -117,17 +190,13 @@ def _columns(first: FirstRecords, prepare: Callable[[Bands], Panel]) -> Figure:
     return figure
 
 
-def _over_time(bands: Bands) -> Panel:
-    return Panel(bands, "time steps of the test split", [])
-
-
 def _over_life(bands: Bands) -> Panel:
     """Rows over the share of life, run after run. Rows are spaced evenly over lives, so their position is the share."""
     drops = np.diff(bands["y"]) < -MIN_DROP
     if drops.sum() > MAX_DROPS:  # a random choice of rows
         order = bands["y"].argsort(kind="stable")
         sorted_bands = {name: values[order] for name, values in bands.items()}
-        return Panel({**sorted_bands, "at": np.linspace(0, 1, len(order))}, "share of life", [])
+        return Panel({**sorted_bands, "at": np.linspace(0, 1, len(order))}, "share of life")
     run = np.concatenate([[0], np.cumsum(drops)])
     at = np.concatenate([i + np.linspace(0, 1, n, endpoint=False) for i, n in enumerate(np.bincount(run))])
     edges = [float(edge) for edge in range(1, run.max() + 1)]

@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 from nsac._checks import check_choice, check_int
-from nsac.methods import AbstractMethod, AbstractProblem
+from nsac.lab.datasets.store import present
+from nsac.methods import METHODS, AbstractMethod, AbstractProblem, fit
 from nsac.training import Data, TensorData, WindowData
 from nsac.uncertainty import Prediction, Scores
 
 Protocols = Literal["paper", "sound"]
 
 SPLITS = ("train", "validation", "calibration", "test")
-"""Names of a task's data splits."""
-
 Predict = Callable[[dict[str, Tensor]], Prediction]
 """From a batch to its prediction, in the unit of the model."""
 
@@ -35,8 +34,7 @@ class TableSplit(TensorData):
 
     def __init__(self, shift: Tensor, scale: Tensor, **columns: Tensor):
         super().__init__(**columns)
-        self.shift = shift
-        self.scale = scale
+        self.shift, self.scale = shift, scale
 
     def unit(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The same shift and scale for every row."""
@@ -78,11 +76,7 @@ class TaskBatch:
 
 
 class GroupScores:
-    """The standard scores of all target entries and of each group of them, batch by batch.
-
-    Args:
-        entries: see `Task.entries`.
-    """
+    """The standard scores of all target entries and of each group of them (see `Task.entries`), batch by batch."""
 
     def __init__(self, entries: Mapping[str, Any]):
         self._entries = entries
@@ -95,10 +89,8 @@ class GroupScores:
 
     def table(self) -> dict[str, float]:
         """Scores by name, those of a group with its prefix."""
-        table = {}
-        for prefix, scores in self._scores.items():
-            table |= {f"{prefix}{name}": value for name, value in scores.table().items()}
-        return table
+        tables = {prefix: scores.table() for prefix, scores in self._scores.items()}
+        return {f"{prefix}{name}": value for prefix, table in tables.items() for name, value in table.items()}
 
 
 @dataclass(frozen=True)
@@ -147,13 +139,7 @@ class Task:
         return entries
 
     def score(self, predict: Predict, split: str = "test", batch_size: int = 256) -> dict[str, float]:
-        """Standard scores of one split, in the unit of the task.
-
-        Args:
-            predict: a batch to its prediction, in the unit of the model.
-            split: one of `SPLITS`.
-            batch_size: rows predicted at a time.
-        """
+        """Standard scores of one split, in the unit of the task; `batch_size` rows are predicted at a time."""
         scores = GroupScores(self.entries(split))
         for batch in self.batches(split, batch_size):
             scores.add(batch.restore(predict(batch.inputs)), batch.y)
@@ -167,8 +153,6 @@ class Task:
 Builder = Callable[[int], Task]
 TASKS: dict[tuple[str, str], Builder] = {}
 """(name, protocol) to the function from a seed to the task. Importing `nsac.lab.tasks` registers all tasks."""
-
-
 SOURCES = {"ettm1-24": ("ettm1",), "jena": ("jena-2020",), "pronostia": ("xjtu", "pronostia"), "hust": ("xjtu", "hust")}
 """Data sources of a task, where they are not the one source of the same name."""
 
@@ -201,3 +185,26 @@ def load_task(name: str, protocol: Protocols = "sound", seed: int = 0) -> Task:
     check_choice(f"protocol of {name!r}", protocol, [p for known, p in TASKS if known == name])
     check_int("seed", seed, 0)
     return TASKS[name, protocol](seed)
+
+
+def baseline_scores(source: str, seed: int = 0) -> list[dict[str, Any]]:
+    """Test scores of the baselines on every task that uses a data source, except the tasks in `lacking`."""
+    rows = []
+    for name, protocol in tasks_of(source):
+        if (name, protocol) not in lacking(source):
+            task = load_task(name, protocol, seed)  # pyright: ignore[reportArgumentType]
+            for method in task.baselines:
+                fitted = METHODS[method](task.problem)  # pyright: ignore[reportCallIssue]
+                fit(fitted, task.train, task.validation)
+                about = {"task": name, "protocol": protocol, "method": method, "unit": task.unit, "text": task.text}
+                rows.append({**about, **task.score_method(fitted)})
+    return rows
+
+
+def lacking(source: str) -> dict[tuple[str, str], list[str]]:
+    """Tasks that use a data source together with sources whose files are not present, and the names of those."""
+    absent = {
+        (name, protocol): [other for other in sources_of(name) if other != source and not present(other)]
+        for name, protocol in tasks_of(source)
+    }
+    return {key: others for key, others in absent.items() if others}

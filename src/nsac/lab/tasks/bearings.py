@@ -49,13 +49,14 @@ _PAPER = (
     "the test bearing's life is over, and the label is a function of it: this is what allows errors as small as the "
     "paper's. {split} " + _RANKS
 )
+_PAPER_ZERO_SHOT = (
+    "Trained on XJTU-SY 1_1 to 1_3 (random 80 % of the windows; 10 % select the weights, 10 % calibrate), "
+)
 _PAPER_SPLIT = {
     "xjtu": "Windows of XJTU-SY bearings 1_1 to 1_3 are shuffled with the seed, 70 % train, 10 % select the weights, "
     "10 % calibrate, 10 % test: neighbours overlap by half, so the test split is nearly known.",
-    "pronostia": "Trained on XJTU-SY 1_1 to 1_3 (random 80 % of the windows; 10 % select the weights, 10 % calibrate), "
-    "tested on PRONOSTIA 1_2, 1_3 and 1_4 as they are.",
-    "hust": "Trained on XJTU-SY 1_1 to 1_3 (random 80 % of the windows; 10 % select the weights, 10 % calibrate), "
-    "tested on the HUST bearing as it is, whose published label is linear.",
+    "pronostia": _PAPER_ZERO_SHOT + "tested on PRONOSTIA 1_2, 1_3 and 1_4 as they are.",
+    "hust": _PAPER_ZERO_SHOT + "tested on the HUST bearing as it is, whose published label is linear.",
 }
 _SOUND = (
     _LABEL + f"Each window but the first {ROLLING_WINDOWS} is a row: the features (logarithms of energy and standard "
@@ -64,13 +65,15 @@ _SOUND = (
     f"are fewer), and the number of windows so far over {CLOCK_UNIT_WINDOWS}: the size of a feature identifies the rig "
     "and not its wear, and nothing of the future and nothing about the end of life is known. {split} " + _RANKS
 )
+_SOUND_ZERO_SHOT = (
+    "Of XJTU-SY 1_1 to 1_3 two bearings train and the third (the seed determines which) selects the weights and "
+    f"calibrates in alternating blocks of {BLOCK_WINDOWS} windows; "
+)
 _SOUND_SPLIT = {
     "xjtu": "One of the five bearings under operating condition 1 tests (the seed determines which), the next one "
     f"selects the weights and calibrates in alternating blocks of {BLOCK_WINDOWS} windows, the other three train.",
-    "pronostia": "Of XJTU-SY 1_1 to 1_3 two bearings train and the third (the seed determines which) selects the "
-    f"weights and calibrates in alternating blocks of {BLOCK_WINDOWS} windows; PRONOSTIA 1_2, 1_3 and 1_4 test.",
-    "hust": "Of XJTU-SY 1_1 to 1_3 two bearings train and the third (the seed determines which) selects the weights "
-    f"and calibrates in alternating blocks of {BLOCK_WINDOWS} windows; the HUST bearing tests.",
+    "pronostia": _SOUND_ZERO_SHOT + "PRONOSTIA 1_2, 1_3 and 1_4 test.",
+    "hust": _SOUND_ZERO_SHOT + "the HUST bearing tests.",
 }
 Rows = tuple[np.ndarray, np.ndarray]
 """Inputs and labels."""

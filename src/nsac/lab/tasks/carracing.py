@@ -14,7 +14,7 @@ from nsac.lab.datasets.carracing import (
     load_recording,
     recordings_folder,
 )
-from nsac.lab.tasks.base import Task, task
+from nsac.lab.tasks.base import SPLITS, Task, task
 from nsac.methods import FrameProblem
 
 RECORDED = {"carracing": 30_000, "carracing-48102": 48_102}
@@ -40,21 +40,9 @@ _TEXT = (
     "84 x 84, {laps} laps (recording {digest}), one frame every 40 ms, with short steering offsets from which the "
     "expert recovers. The input is four frames; the targets are the expert's steering (-1 to 1), throttle and brake "
     "(0 to 1). Whole laps are split at random with the seed: 70 % train, 10 % validation, 10 % calibration, 10 % test. "
-    "Each training row has {copies} copies, most of them with the field in other shades of grey, the same for all "
+    f"Each training row has {COPIES} copies, most of them with the field in other shades of grey, the same for all "
     "methods; validation rows are of both kinds. Scores are of frames as recorded, over the three actions."
 )
-
-
-@task("carracing", "sound")
-def carracing(seed: int) -> Task:
-    """Cloning from the recording of 30,000 frames."""
-    return build("carracing", seed)
-
-
-@task("carracing-48102", "sound")
-def carracing_48102(seed: int) -> Task:
-    """Cloning from a recording as large as the paper's."""
-    return build("carracing-48102", seed)
 
 
 def build(name: str, seed: int) -> Task:
@@ -74,14 +62,11 @@ def clone_task(recording: Recording, seed: int, name: str = "carracing") -> Task
     splits = split_laps(recording.laps, seed)
     actions = recording.actions[splits["train"]]
     shift, scale = actions.mean(0), actions.std(0).clamp(min=1e-3)
-    copies = {"train": COPIES, "validation": COPIES}
-    data = {
-        split: Sequences(recording, rows, shift, scale, copies.get(split, 1), 10 * seed + i)
-        for i, (split, rows) in enumerate(splits.items())
-    }
-    text = _TEXT.format(
-        frames=len(recording), laps=len(recording.laps.unique()), digest=recording.digest, copies=COPIES
-    )
+    data = {}
+    for i, (split, rows) in enumerate(splits.items()):
+        copies = COPIES if split in ("train", "validation") else 1
+        data[split] = Sequences(recording, rows, shift, scale, copies, 10 * seed + i)
+    text = _TEXT.format(frames=len(recording), laps=len(recording.laps.unique()), digest=recording.digest)
     rows = data["train"], data["validation"], data["calibration"], data["test"]
     return Task(name, "sound", seed, text, "steering, gas and brake", PROBLEM, *rows, baselines=("mean",))
 
@@ -94,8 +79,8 @@ def split_laps(laps: Tensor, seed: int) -> dict[str, Tensor]:
     order = names[torch.from_numpy(np.random.default_rng(seed).permutation(len(names)))]
     sizes = [max(1, round(share * len(names))) for share in HELD_OUT_SHARES]
     *held_out, train = order.split([*sizes, len(names) - sum(sizes)])
-    splits = {"train": train, **dict(zip(("validation", "calibration", "test"), held_out, strict=True))}
-    return {name: torch.isin(laps, chosen).nonzero().squeeze(1) for name, chosen in splits.items()}
+    splits = zip(SPLITS, (train, *held_out), strict=True)
+    return {name: torch.isin(laps, chosen).nonzero().squeeze(1) for name, chosen in splits}
 
 
 class Sequences:
@@ -180,3 +165,7 @@ def recolour(frames: Tensor, tones: Tensor) -> Tensor:
         field = frames[rows, :, :FIELD]
         recoloured[rows, :, :FIELD] = tones[rows].gather(1, field.flatten(1).long()).view_as(field)
     return recoloured
+
+
+for _name in RECORDED:
+    task(_name, "sound")(lambda seed, name=_name: build(name, seed))

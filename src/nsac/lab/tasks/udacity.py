@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nsac.lab.datasets.store import DataError
 from nsac.lab.datasets.udacity import Drive, load_drive
-from nsac.lab.tasks.base import Task, task
+from nsac.lab.tasks.base import SPLITS, Task, task
 from nsac.methods import FrameProblem
 
 HEIGHT, WIDTH = 66, 200
@@ -46,21 +46,15 @@ class FrameError(DataError):
 
 
 @task("udacity", "sound")
-def udacity(seed: int) -> Task:
-    """Steering around the lake."""
-    return road_task(seed)
-
-
 def road_task(seed: int, drive: Drive | None = None) -> Task:
     """Steering around the lake, split by blocks of time."""
     drive = drive or load_drive("lake")
     frames, steering = read_frames(drive), torch.tensor(drive.steering, dtype=torch.float32)
     splits = split_blocks(drive.segment, seed)
     scale = steering[splits["train"]].square().mean().sqrt()
-    data = {
-        name: Frames(frames, steering, rows, scale, COPIES if name == "train" else 1, seed)
-        for name, rows in splits.items()
-    }
+    data = {}
+    for name, rows in splits.items():
+        data[name] = Frames(frames, steering, rows, scale, COPIES if name == "train" else 1, seed)
     rows = data["train"], data["validation"], data["calibration"], data["test"]
     return Task("udacity", "sound", seed, _TEXT, "steering, -1 to 1", PROBLEM, *rows, baselines=("zero", "mean"))
 
@@ -74,11 +68,10 @@ def split_blocks(segment: np.ndarray, seed: int) -> dict[str, Tensor]:
         blocks += [block for block in pieces if len(block) > 3 * GUARD_FRAMES]
     order = np.random.default_rng(seed).permutation(len(blocks))
     sizes = [max(1, round(share * len(blocks))) for share in (0.1, 0.1, 0.2)]
-    names = ("validation", "calibration", "test", "train")
-    chosen = dict(zip(names, np.split(order, np.cumsum(sizes)), strict=True))
+    *held_out, train = np.split(order, np.cumsum(sizes))
     splits = {}
-    for name in ("train", "validation", "calibration", "test"):
-        inner = [blocks[i][GUARD_FRAMES:-GUARD_FRAMES] for i in sorted(chosen[name])]
+    for name, chosen in zip(SPLITS, (train, *held_out), strict=True):
+        inner = [blocks[i][GUARD_FRAMES:-GUARD_FRAMES] for i in chosen]
         splits[name] = torch.from_numpy(np.sort(np.concatenate(inner)))
     return splits
 
