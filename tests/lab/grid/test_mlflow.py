@@ -6,17 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from nsac.lab.grid.mlflow import MLflow
+from nsac.lab.grid.mlflow import mlflow_logger
 
 CODE = """
 import sys; sys.path[:0] = sys.argv[1:]
-from nsac.lab.grid.mlflow import MLflow
+import mlflow
+from nsac.lab.grid.mlflow import EXPERIMENT, mlflow_logger
 from support.runs import a_record
-log = MLflow()
+log = mlflow_logger()
 record = a_record(metrics={"mse": 0.5, "nll": None})
-print(log(record), MLflow()(record), log(a_record(1)))
+print(log(record), mlflow_logger()(record), log(a_record(1)))
 condition = "tags.`nsac.record` = '%s'" % record.name
-(found,) = log.mlflow.search_runs([log.experiment], condition, output_format="list")
+(found,) = mlflow.search_runs(
+    experiment_names=[EXPERIMENT], filter_string=condition, output_format="list"
+)
 print(found.data.metrics["mse"], found.data.params["steps"], found.data.metrics["seconds_fit_cpu"])
 """
 
@@ -35,4 +38,4 @@ def test_a_record_is_logged_once(tmp_path):
 def test_a_missing_mlflow_is_an_error_with_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(ImportError, match=r"pip install 'nsac\[track\]'"):
-        MLflow()
+        mlflow_logger()

@@ -16,8 +16,7 @@ from nsac.lab.grid.config import RunConfig
 from nsac.lab.grid.run import run_once
 from nsac.lab.grid.store import Record, Store
 
-TRIES = 4
-"""How often a run is started before it counts as failed, if its process or node dies."""
+TRIES = 4  # starts of a run before it counts as failed, if its process or node dies
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,7 @@ class Event:
 class AbstractExecutor(ABC):
     """Executes runs. The results do not depend on which executor it is."""
 
-    workers: int = 1
-    """number of simultaneous runs"""
+    workers: int = 1  # number of simultaneous runs
 
     @abstractmethod
     def events(self, configs: Iterable[RunConfig]) -> Iterator[Event]:
@@ -55,11 +53,7 @@ class InProcess(AbstractExecutor):
 
 
 class Processes(AbstractExecutor):
-    """Processes of this machine, each with one thread.
-
-    Args:
-        workers: number of processes; by default one per core.
-    """
+    """`workers` processes of this machine, each with one thread; by default one per core."""
 
     def __init__(self, workers: int | None = None):
         check_int("workers", workers := workers or os.cpu_count() or 1)
@@ -102,8 +96,7 @@ class Processes(AbstractExecutor):
 class RayCluster(AbstractExecutor):
     """Nodes of a Ray cluster, each with this library and the data; a run takes one core.
 
-    Args:
-        address: address of the cluster's head; by default the one in RAY_ADDRESS, or a local cluster.
+    `address` is that of the cluster's head; by default the one in RAY_ADDRESS, or a local cluster.
     """
 
     def __init__(self, address: str | None = None):
@@ -140,11 +133,7 @@ class RayCluster(AbstractExecutor):
                 ray.shutdown()
 
 
-EXECUTORS: dict[str, Callable[..., AbstractExecutor]] = {
-    "here": InProcess,
-    "processes": Processes,
-    "ray": RayCluster,
-}
+EXECUTORS: dict[str, Callable[..., AbstractExecutor]] = {"here": InProcess, "processes": Processes, "ray": RayCluster}
 
 
 def execute(configs: Iterable[RunConfig], store: Store, executor: AbstractExecutor) -> Iterator[Event]:

@@ -11,9 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from nsac._io import HeaderError, VersionError, add_header, digest, remove_header, write_once
 
 VERSION = 1
-RESULTS = Path("results/bench")
-"""Default folder of the records."""
-
+RESULTS = Path("results/bench")  # default folder of the records
 RESULT = ("metrics", "bands", "pit", "parameters", "rows", "training")
 """Fields that follow from the configuration alone; the others depend on time, machine and speed."""
 
@@ -97,18 +95,11 @@ R = TypeVar("R", bound=AbstractRecord)
 
 
 class AbstractStore(ABC, Generic[R]):
-    """A folder of records.
-
-    Args:
-        folder: is created when the first record is written.
-    """
+    """A folder of records; it is created when the first record is written."""
 
     kind: type[R]
-    """type of its records"""
-    format: ClassVar[str]
-    """value of `format` in its files"""
-    command: ClassVar[str]
-    """command that creates its records"""
+    format: ClassVar[str]  # value of `format` in its files
+    command: ClassVar[str]  # that creates its records
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
