@@ -37,7 +37,7 @@ def markdown(studies, further=()):
 
 
 def test_without_records_there_are_no_sections():
-    assert not report_sections([], [])
+    assert not report_sections([], [], [])
 
 
 def test_every_section_is_linked(cost_records):

@@ -35,21 +35,14 @@ class RunConfig:
 
     task: str
     protocol: str
-    method: str
-    """its row in the table"""
+    method: str  # its row in the table
     seed: int
-    of: str
-    """the method in `METHODS`"""
-    revision: int
-    """increased by hand when a change of the code changes the results"""
-    num_samples: int = 1
-    """draws in prediction"""
-    arguments: dict[str, Any] = field(default_factory=dict)
-    """arguments of the method"""
-    problem: dict[str, Any] = field(default_factory=dict)
-    """modelling choices, see `POSED`"""
-    network: dict[str, Any] = field(default_factory=dict)
-    """fields of `NetworkConfig`"""
+    of: str  # the method in `METHODS`
+    revision: int  # increased by hand when a change of the code changes the results
+    num_samples: int = 1  # draws in prediction
+    arguments: dict[str, Any] = field(default_factory=dict)  # arguments of the method
+    problem: dict[str, Any] = field(default_factory=dict)  # modelling choices, see `POSED`
+    network: dict[str, Any] = field(default_factory=dict)  # fields of `NetworkConfig`
     train: dict[str, Any] = field(default_factory=dict)
     """fields of `TrainConfig`; empty for a method that is solved in closed form"""
 

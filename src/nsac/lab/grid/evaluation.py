@@ -1,6 +1,5 @@
 """Calibration and evaluation of a fitted method: calibration and test split are predicted once, all else follows."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -18,8 +17,7 @@ WINDOW_BAND_SPAN = 600  # consecutive test windows that the panel of a forecasti
 BAND_DIGITS = 5  # significant digits of the numbers in a panel
 
 
-@dataclass(frozen=True)
-class Calibration:
+class Calibration(NamedTuple):
     """What the calibration split determines; both are ratios, so they apply in the unit of the model as well."""
 
     scale: VarianceScale  # factor on the standard deviation, per column
@@ -100,11 +98,8 @@ def _bands(task: Task, columns: dict[str, Tensor]) -> list[dict[str, Any]]:
     """Panels of a figure: rows of a table, forecasts half the horizon ahead, or one series at all its query times."""
     if task.problem.kind == "series":
         times = task.test.batch(torch.tensor([0]))["query_times"][0]
-        panels = []
-        for i in range(columns["y"].shape[-1]):
-            series = {name: values[0, :, i] for name, values in columns.items()}
-            panels.append(_panel(f"output {i + 1}, first test row, over time", times, series))
-        return panels
+        outputs = [{name: values[0, :, i] for name, values in columns.items()} for i in range(columns["y"].shape[-1])]
+        return [_panel(f"output {i}, first test row, over time", times, each) for i, each in enumerate(outputs, 1)]
     shown, entry, name = torch.arange(len(columns["y"])), 0, "test rows, in order"
     if isinstance(task.test, WindowSplit):
         shown = shown[max(0, len(shown) - WINDOW_BAND_SPAN) // 2 :][:WINDOW_BAND_SPAN]

@@ -7,9 +7,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from nsac._checks import check_int
 from nsac.lab.grid.config import RunConfig
@@ -19,8 +18,7 @@ from nsac.lab.grid.store import Record, Store
 TRIES = 4  # starts of a run before it counts as failed, if its process or node dies
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """A run started, finished or failed."""
 
     kind: Literal["start", "done", "failed"]
@@ -49,7 +47,7 @@ class InProcess(AbstractExecutor):
         """Events in the order of `configs`."""
         for config in configs:
             yield Event("start", config)
-            yield _finished(config, perform(config.to_dict()))
+            yield perform(config)
 
 
 class Processes(AbstractExecutor):
@@ -77,7 +75,7 @@ class Processes(AbstractExecutor):
                 for connection in wait(list(busy)):
                     worker, config = busy.pop(connection)  # pyright: ignore[reportArgumentType]
                     try:
-                        answer = worker.connection.recv()
+                        event = worker.connection.recv()
                     except (EOFError, OSError):  # the process died
                         worker.end()
                         free.append(_Worker())
@@ -87,7 +85,7 @@ class Processes(AbstractExecutor):
                             yield Event("failed", config, error=f"its process died {TRIES} times")
                         continue
                     free.append(worker)
-                    yield _finished(config, answer)
+                    yield event
         finally:
             for worker in (*free, *(worker for worker, _ in busy.values())):
                 worker.end()
@@ -117,17 +115,17 @@ class RayCluster(AbstractExecutor):
                 self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
                 # One more than there are cores, so that no core is idle.
                 while len(flight) < self.workers + 1 and (config := next(todo, None)):
-                    flight[remote.remote(config.to_dict())] = config
+                    flight[remote.remote(config)] = config
                     yield Event("start", config)
                 if not flight:
                     return
                 for ready in ray.wait(list(flight), timeout=1.0)[0]:
                     config = flight.pop(ready)
                     try:
-                        answer = ray.get(ready)
+                        yield ray.get(ready)
                     except RayError as err:
-                        answer = {"error": f"{type(err).__name__} {TRIES} times: {str(err).splitlines()[0]}"}
-                    yield _finished(config, answer)
+                        error = f"{type(err).__name__} {TRIES} times: {str(err).splitlines()[0]}"
+                        yield Event("failed", config, error=error)
         finally:
             if owned:
                 ray.shutdown()
@@ -144,18 +142,12 @@ def execute(configs: Iterable[RunConfig], store: Store, executor: AbstractExecut
         yield event
 
 
-def perform(config: dict[str, Any]) -> dict[str, Any]:
-    """Execute a run, from and to plain values: its record, or an error message."""
+def perform(config: RunConfig) -> Event:
+    """Execute a run: its record, or an error message."""
     try:
-        return {"record": asdict(run_once(RunConfig(**config)))}
+        return Event("done", config, run_once(config))
     except Exception as err:  # a failing run must not stop the others
-        return {"error": f"{type(err).__name__}: {err}"}
-
-
-def _finished(config: RunConfig, answer: dict[str, Any]) -> Event:
-    if "error" in answer:
-        return Event("failed", config, error=answer["error"])
-    return Event("done", config, Record(**answer["record"]))
+        return Event("failed", config, error=f"{type(err).__name__}: {err}")
 
 
 class _Worker:
@@ -170,7 +162,7 @@ class _Worker:
 
     def give(self, config: RunConfig) -> None:
         with contextlib.suppress(OSError):  # it died; the next `recv` raises
-            self.connection.send(config.to_dict())
+            self.connection.send(config)
 
     def end(self) -> None:
         self.connection.close()
@@ -179,15 +171,13 @@ class _Worker:
 
 
 def _serve(connection: Connection) -> None:
-    def exit_with_parent() -> None:  # a killed parent cannot send a message
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=exit_with_parent, daemon=True).start()
-    try:
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
             connection.send(perform(connection.recv()))
-    except (EOFError, OSError, KeyboardInterrupt):
-        return
+
+
+def _exit_with_parent() -> None:  # a killed parent cannot send a message
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)

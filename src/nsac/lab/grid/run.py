@@ -7,12 +7,11 @@ import resource
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -30,8 +29,7 @@ TRAINING = ("steps", "best_step", "best_score", "stopped_early")  # fields of a 
 GIT_TIMEOUT_SECONDS = 10
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """Everything a run produces."""
 
     record: Record
@@ -65,11 +63,7 @@ def run_fitted(config: RunConfig, report: Callable[[Progress], None] | None = No
             predicting = Stopwatch()  # of the test split alone
             evaluation = evaluate(task, predict, calibration)
         record = Record(
-            task=config.task,
-            protocol=config.protocol,
-            method=config.method,
-            seed=config.seed,
-            key=config.key,
+            **{name: getattr(config, name) for name in ("task", "protocol", "method", "seed", "key")},
             config=config.to_dict(),
             text=task.text,
             unit=task.unit,
@@ -117,9 +111,15 @@ def peak_memory() -> float:
 
 
 def provenance() -> dict[str, Any]:
-    """Code, library versions, machine and time, as fields of a record."""
+    """Code, library versions, type of machine and time, as fields of a record; nothing that identifies the machine."""
+    versions = {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
+    machine = {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count()}
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        processor = next(line for line in lines if line.startswith("model name"))
+        machine["processor"] = processor.partition(":")[2].strip()
     made = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"commit": commit(), "versions": versions(), "machine": machine(), "made": made}
+    return {"commit": commit(), "versions": versions, "machine": machine, "made": made}
 
 
 @cache
@@ -138,19 +138,3 @@ def _git(*arguments: str) -> str:
     command = ["git", "-C", str(Path(__file__).resolve().parents[2]), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GIT_TIMEOUT_SECONDS)
     return done.stdout.strip()
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python and of `LIBRARIES`."""
-    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
-
-
-def machine() -> dict[str, Any]:
-    """Type of machine, without anything that identifies it."""
-    about = {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count()}
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-        if models:
-            about["processor"] = models[0]
-    return about

@@ -22,7 +22,7 @@ class Block(NamedTuple):
 
 
 def report_sections(
-    records: Sequence[Record], studies: Sequence[StudyRecord], further: Sequence[Section] = ()
+    records: Sequence[Record], studies: Sequence[StudyRecord], further: Sequence[Section]
 ) -> list[Block]:
     """Figures of the grid, one section per study that has a record, and the further sections."""
     blocks = []

@@ -22,22 +22,15 @@ METRICS = {
     "predict_seconds": ("predict, s", "CPU seconds of predicting the test split once"),
 }
 """Columns of a task's table: heading and definition."""
-
 PROTOCOL_TEXT = {
     "paper": "As close to the paper as its text allows: its splits, its scaling, its inputs. The description of each "
     "task states our choices where the paper is silent. The paper's numbers are listed beside ours.",
     "sound": "Standard or leakage-free splits, no information from the test split, and scores in the units in which "
     "others publish them. The paper has no numbers for it. The driving tasks have only this protocol.",
 }
-
-Groups = dict[tuple[str, str], list[Record]]
-"""(task, protocol) to its records, in the order of the tables."""
-MAX_COVERAGE_ERROR = 0.02
-"""A conformal coverage that differs more than this from 0.9 is noted."""
-
-Means = dict[tuple[str, str, str, str], float | None]
-"""(task, protocol, method, metric) to the mean over seeds."""
-
+Groups = dict[tuple[str, str], list[Record]]  # (task, protocol) to its records, in the order of the tables
+MAX_COVERAGE_ERROR = 0.02  # a conformal coverage that differs more than this from 0.9 is noted
+Means = dict[tuple[str, str, str, str], float | None]  # (task, protocol, method, metric) to the mean over seeds
 GENERAL = (
     "The paper gives attention one token per row of a table. A softmax over one key is 1 for any logit, so neither the "
     "circuit nor its noise has an effect there. Here a row becomes several tokens, for every method.",

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -15,10 +15,8 @@ from nsac.training import Data, TensorData, WindowData
 from nsac.uncertainty import Prediction, Scores
 
 Protocols = Literal["paper", "sound"]
-
 SPLITS = ("train", "validation", "calibration", "test")
-Predict = Callable[[dict[str, Tensor]], Prediction]
-"""From a batch to its prediction, in the unit of the model."""
+Predict = Callable[[dict[str, Tensor]], Prediction]  # from a batch to its prediction, in the unit of the model
 
 
 class SplitData(Data, Protocol):
@@ -55,12 +53,10 @@ class WindowSplit(WindowData):
         return self.unit_shift + self.unit_scale * shift, self.unit_scale * scale
 
 
-@dataclass(frozen=True)
-class TaskBatch:
+class TaskBatch(NamedTuple):
     """Some rows of a split, and the conversion from the unit of the model to the unit of the scores."""
 
-    inputs: dict[str, Tensor]
-    """in the unit of the model; contains `y`"""
+    inputs: dict[str, Tensor]  # in the unit of the model; contains `y`
     shift: Tensor
     scale: Tensor
 
@@ -100,20 +96,14 @@ class Task:
     name: str
     protocol: Protocols
     seed: int
-    text: str
-    """the protocol in one paragraph"""
-    unit: str
-    """unit of the scores"""
+    text: str  # the protocol in one paragraph
+    unit: str  # unit of the scores
     problem: AbstractProblem
     train: SplitData
-    validation: SplitData
-    """selects the weights"""
-    calibration: SplitData
-    """calibrates the intervals; nothing is selected with it"""
-    test: SplitData
-    """used once, for the scores"""
-    baselines: tuple[str, ...]
-    """baseline methods that every table shows beside the others"""
+    validation: SplitData  # selects the weights
+    calibration: SplitData  # calibrates the intervals; nothing is selected with it
+    test: SplitData  # used once, for the scores
+    baselines: tuple[str, ...]  # baseline methods that every table shows beside the others
     groups: Mapping[str, slice] = field(default_factory=dict)
     """named ranges of the targets' second axis that are also scored separately"""
 
@@ -169,14 +159,9 @@ def task(name: str, protocol: Protocols) -> Callable[[Builder], Builder]:
     return register
 
 
-def sources_of(name: str) -> tuple[str, ...]:
-    """Names of the data sources of a task."""
-    return SOURCES.get(name, (name,))
-
-
 def tasks_of(source: str) -> list[tuple[str, str]]:
     """Name and protocol of the tasks that use a data source."""
-    return [(name, protocol) for name, protocol in TASKS if source in sources_of(name)]
+    return [(name, protocol) for name, protocol in TASKS if source in SOURCES.get(name, (name,))]
 
 
 def load_task(name: str, protocol: Protocols = "sound", seed: int = 0) -> Task:
@@ -189,22 +174,21 @@ def load_task(name: str, protocol: Protocols = "sound", seed: int = 0) -> Task:
 
 def baseline_scores(source: str, seed: int = 0) -> list[dict[str, Any]]:
     """Test scores of the baselines on every task that uses a data source, except the tasks in `lacking`."""
-    rows = []
-    for name, protocol in tasks_of(source):
-        if (name, protocol) not in lacking(source):
-            task = load_task(name, protocol, seed)  # pyright: ignore[reportArgumentType]
-            for method in task.baselines:
-                fitted = METHODS[method](task.problem)  # pyright: ignore[reportCallIssue]
-                fit(fitted, task.train, task.validation)
-                about = {"task": name, "protocol": protocol, "method": method, "unit": task.unit, "text": task.text}
-                rows.append({**about, **task.score_method(fitted)})
+    rows, skipped = [], lacking(source)
+    for name, protocol in (key for key in tasks_of(source) if key not in skipped):
+        task = load_task(name, protocol, seed)  # pyright: ignore[reportArgumentType]
+        for method in task.baselines:
+            fitted = METHODS[method](task.problem)  # pyright: ignore[reportCallIssue]
+            fit(fitted, task.train, task.validation)
+            about = {"task": name, "protocol": protocol, "method": method, "unit": task.unit, "text": task.text}
+            rows.append({**about, **task.score_method(fitted)})
     return rows
 
 
 def lacking(source: str) -> dict[tuple[str, str], list[str]]:
     """Tasks that use a data source together with sources whose files are not present, and the names of those."""
     absent = {
-        (name, protocol): [other for other in sources_of(name) if other != source and not present(other)]
+        (name, protocol): [other for other in SOURCES.get(name, (name,)) if other != source and not present(other)]
         for name, protocol in tasks_of(source)
     }
     return {key: others for key, others in absent.items() if others}

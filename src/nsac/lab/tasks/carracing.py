@@ -19,21 +19,15 @@ from nsac.methods import FrameProblem
 
 RECORDED = {"carracing": 30_000, "carracing-48102": 48_102}
 """Frames of the recording each task is trained on; the larger one is the paper's number."""
-FRAMES = 4
-"""Frames of a sequence."""
-COPIES = 2
-"""Copies of every training and validation row, each in its own shades; one epoch passes over all of them."""
-UNCHANGED_SHARE = 0.3
-"""Share of the copies that keep the recorded shades."""
+FRAMES = 4  # frames of a sequence
+COPIES = 2  # copies of every training and validation row, each in its own shades; one epoch passes over all of them
+UNCHANGED_SHARE = 0.3  # share of the copies that keep the recorded shades
 SHADE_KNOTS = (0.0, 78.0, 100.0, 108.0, 157.0, 166.0, 173.0, 181.0, 255.0)
 """Shades of a recorded frame: car and kerbs, road with its joints, background, patches of grass, kerbs."""
-RECOLOURED_ROWS = 64
-"""Rows that are recoloured at a time."""
+RECOLOURED_ROWS = 64  # rows that are recoloured at a time
 MIN_CONTRAST = 2.0
 """Added to the standard deviation of a field, in shades of grey, so that an even field is not scaled up to noise."""
-HELD_OUT_SHARES = (0.1, 0.1, 0.1)
-"""Shares of the laps for validation, calibration and test."""
-
+HELD_OUT_SHARES = (0.1, 0.1, 0.1)  # shares of the laps for validation, calibration and test
 PROBLEM = FrameProblem(1, 3, frames=FRAMES, stack="racing", size=(SIZE, SIZE))
 _TEXT = (
     "Behaviour cloning of a pure-pursuit expert in CarRacing-v3 that has access to the track: {frames} grey frames of "
@@ -84,15 +78,10 @@ def split_laps(laps: Tensor, seed: int) -> dict[str, Tensor]:
 
 
 class Sequences:
-    """Rows of a recording: the frames up to each, and the action; a split of a task.
+    """Some rows of a recording: the frames up to each, and the action; a split of a task.
 
-    Args:
-        recording: of the expert.
-        rows: numbers of the frames at which an action is predicted.
-        shift, scale: mean and standard deviation of the training actions.
-        copies: copies of each row; with more than one, most copies have other shades in all their frames. The shades
-            depend only on the row and the seed, so training can be interrupted and resumed.
-        seed: fixes the shades.
+    `shift` and `scale` standardise actions. With several copies of each row, most of them have other shades in all
+    their frames, which depend only on the row and the seed, so that training can be interrupted and resumed.
     """
 
     def __init__(

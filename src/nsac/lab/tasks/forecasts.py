@@ -3,7 +3,7 @@
 # (the type checker takes a column of a frame for a frame, and unpacked splits for any argument)
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,12 +16,10 @@ from nsac.methods import WindowProblem
 from nsac.training import typical_change, window_ends
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """Splits and windows of a forecasting task."""
 
-    borders: Sequence[int]
-    """first row of each split, and the row after the last"""
+    borders: Sequence[int]  # first row of each split, and the row after the last
     lookback: int
     horizon: int
     targets: tuple[str, ...]
