@@ -243,6 +243,6 @@ def _tracker(name: str | None) -> "Callable[[Record], object] | None":
         return None
     if name != "mlflow":
         stop(f"`--track` must be mlflow. Got {name!r} instead.")
-    from nsac.lab.grid.mlflow import MLflow
+    from nsac.lab.grid.store import mlflow_logger
 
-    return MLflow()
+    return mlflow_logger()

@@ -66,7 +66,7 @@ def info(
 ) -> None:
     """Describe a data set: source, licence, columns, benchmark tasks, and the scores of baselines on them."""
     from nsac.lab.datasets import catalog, summarise
-    from nsac.lab.tasks.baselines import baseline_scores, lacking
+    from nsac.lab.tasks.base import baseline_scores, lacking
 
     check_names("data set", [name], list(catalog()))
     source = catalog()[name]

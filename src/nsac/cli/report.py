@@ -82,8 +82,8 @@ def _write_html(path: Path, runs: list["Record"], answers: list["StudyRecord"], 
 
 
 def _write_markdown(path: Path, runs: list["Record"], answers: list["StudyRecord"], sections: list["Section"]) -> None:
-    from nsac.lab.report.gallery import pictures
-    from nsac.lab.report.markdown import report_markdown
+    from nsac.lab.report.figures import pictures
+    from nsac.lab.report.page import report_markdown
 
     folder = path.parent / "figures"
     folder.mkdir(parents=True, exist_ok=True)

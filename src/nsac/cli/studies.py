@@ -97,7 +97,7 @@ def figure(
     """Draw the paper's figures from records, as PNG files."""
     from nsac.lab.grid.store import Store
     from nsac.lab.grid.table import current_records
-    from nsac.lab.report.gallery import picture_groups, pictures
+    from nsac.lab.report.figures import picture_groups, pictures
 
     with one_line_errors():
         check_names("figure", names, picture_groups())

@@ -4,7 +4,16 @@ import pytest
 import torch
 
 from nsac.lab.grid.config import run_config
-from nsac.lab.grid.run import Stopwatch, peak_memory, reset_peak_memory, run_fitted, run_once
+from nsac.lab.grid.run import (
+    LIBRARIES,
+    Stopwatch,
+    commit,
+    peak_memory,
+    provenance,
+    reset_peak_memory,
+    run_fitted,
+    run_once,
+)
 from nsac.lab.tasks.base import SPLITS, load_task
 from nsac.methods import METHODS, GaussianMLE, fit
 from support.runs import tiny
@@ -88,17 +97,25 @@ def test_a_watch_sums_the_seconds_of_its_blocks():
     assert set(seconds) == {"fit_cpu", "fit_wall"} and seconds["fit_wall"] > 0
 
 
-def test_a_watch_can_be_reset():
-    watch = Stopwatch()
-    with watch:
-        pass
-    watch.reset()
-    assert watch.wall == watch.cpu == 0
-
-
 def test_the_peak_memory_includes_an_array_that_was_freed():
     gc.collect()  # garbage of other tests, freed meanwhile, would hide the array
     reset_peak_memory()
     before = peak_memory()
     torch.ones(30_000_000)  # 240 megabytes
     assert peak_memory() - before > 100
+
+
+def test_provenance_has_the_fields_of_a_record():
+    assert set(provenance()) == {"commit", "versions", "machine", "made"}
+
+
+def test_a_machine_is_described_without_identifying_it():
+    assert set(provenance()["machine"]) <= {"system", "architecture", "cores", "processor"}
+
+
+def test_a_commit_is_a_hash_or_none():
+    assert commit() is None or len(commit().rstrip("+")) == 40
+
+
+def test_versions_are_of_python_and_of_the_libraries_behind_the_results():
+    assert set(provenance()["versions"]) == {"python", *LIBRARIES}

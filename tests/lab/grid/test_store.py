@@ -1,9 +1,14 @@
 import dataclasses
 import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import pytest
 
-from nsac.lab.grid.store import RecordError, Store, config_key, finite
+from nsac.lab.grid.store import RecordError, Store, config_key, finite, mlflow_logger
 from support.runs import a_record
 
 
@@ -90,3 +95,36 @@ def test_a_file_is_refused_as_a_folder_of_records(tmp_path):
 
 def test_numbers_that_are_not_finite_become_none_at_any_depth():
     assert finite({"a": [1.0, float("nan")], "b": {"c": float("inf")}}) == {"a": [1.0, None], "b": {"c": None}}
+
+
+LOGGING = """
+import sys; sys.path[:0] = sys.argv[1:]
+import mlflow
+from nsac.lab.grid.store import EXPERIMENT, mlflow_logger
+from support.runs import a_record
+log = mlflow_logger()
+record = a_record(metrics={"mse": 0.5, "nll": None})
+print(log(record), mlflow_logger()(record), log(a_record(1)))
+condition = "tags.`nsac.record` = '%s'" % record.name
+(found,) = mlflow.search_runs(
+    experiment_names=[EXPERIMENT], filter_string=condition, output_format="list"
+)
+print(found.data.metrics["mse"], found.data.params["steps"], found.data.metrics["seconds_fit_cpu"])
+"""
+
+
+@pytest.mark.slow
+def test_a_record_is_logged_once(tmp_path):
+    pytest.importorskip("mlflow", reason="the extra `track` has mlflow")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(LOGGING), Path(__file__).parents[2]],
+        capture_output=True, text=True, cwd=tmp_path, timeout=300,
+        env={**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/runs.db"},
+    )  # fmt: skip
+    assert done.stdout.split() == ["True", "False", "True", "0.5", "3", "1.5"], done.stderr[-2000:]
+
+
+def test_a_missing_mlflow_is_an_error_with_the_extra_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(ImportError, match=r"pip install 'nsac\[track\]'"):
+        mlflow_logger()

@@ -9,7 +9,7 @@ import pytest
 
 from nsac.lab.grid.run import run_once
 from nsac.lab.grid.sheet import Section
-from nsac.lab.report.page import report_page
+from nsac.lab.report.page import report_markdown, report_page
 from support.runs import tiny
 
 
@@ -123,3 +123,28 @@ def test_a_browser_sorts_and_draws_without_errors(page, tmp_path):
     )  # fmt: skip
     assert 'data-probe="true true 16 240 yes"' in result.stdout, result.stderr[-3000:]
     assert "CONSOLE" not in result.stderr
+
+
+@pytest.fixture(scope="module")
+def markdown(records):
+    return report_markdown(records)
+
+
+def test_the_number_of_the_paper_follows_ours(markdown):
+    assert "| nsac | 0.021 ± 0.001 (paper 0.094) |" in markdown
+
+
+def test_the_best_mean_is_bold(markdown):
+    assert "| ridge | **0.011 ± 0.001** |" in markdown
+
+
+def test_the_markdown_page_names_the_test_and_its_level(markdown):
+    assert "not significantly different from it (paired t-test over seeds, level 0.05" in markdown
+
+
+def test_notes_are_a_list_at_the_end(markdown):
+    assert "\n- " in markdown.partition("## Notes")[2]
+
+
+def test_further_sections_are_on_the_markdown_page(records):
+    assert "## Driving" in report_markdown(records, further=[Section("driving", "Driving", "In < 9 laps.", [])])

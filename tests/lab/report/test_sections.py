@@ -5,7 +5,7 @@ import pytest
 
 from nsac._torch import single_threaded
 from nsac.lab.grid.sheet import Image, Section, Sheet, Spread
-from nsac.lab.report.sections import cell_text, links_html, sections_html, sections_markdown
+from nsac.lab.report.sections import cell_text, links_html, report_sections, sections_html, sections_markdown
 from nsac.lab.studies import STUDIES
 from nsac.lab.studies.base import settings
 from support.runs import a_study_record
@@ -28,25 +28,30 @@ def freezing_record():
     return dataclasses.replace(record, series=outcome.series)
 
 
+def as_html(studies, further=()):
+    return sections_html(report_sections([], studies, further))
+
+
 def markdown(studies, further=()):
-    return "\n".join(sections_markdown([], studies, "figures", further))
+    return "\n".join(sections_markdown(report_sections([], studies, further), "figures"))
 
 
 def test_without_records_there_are_no_sections():
-    assert not sections_html([], []) and not sections_markdown([], [], "figures")
+    assert not report_sections([], [], [])
 
 
 def test_every_section_is_linked(cost_records):
-    assert links_html([], cost_records, [DRIVING]) == '<a href="#studies">studies</a><a href="#driving">driving</a>'
+    blocks = report_sections([], cost_records, [DRIVING])
+    assert links_html(blocks) == '<a href="#studies">studies</a><a href="#driving">driving</a>'
 
 
 def test_the_text_of_a_section_is_escaped():
-    assert "In &lt; 9 laps." in sections_html([], [], [DRIVING])
+    assert "In &lt; 9 laps." in as_html([], [DRIVING])
 
 
 def test_cells_can_be_sorted_by_their_mean():
     row = '<tr class="ours"><td>nsac</td><td data-value="0.75">0.75 ± 0.25</td></tr>'
-    assert row in sections_html([], [], [DRIVING])
+    assert row in as_html([], [DRIVING])
 
 
 def test_the_same_section_is_markdown():
@@ -56,7 +61,7 @@ def test_the_same_section_is_markdown():
 
 def test_missing_records_of_a_study_are_counted(cost_records):
     missing = "5 of 7 settings have no record"
-    assert missing in sections_html([], cost_records) and missing in markdown(cost_records)
+    assert missing in as_html(cost_records) and missing in markdown(cost_records)
 
 
 def test_a_study_has_the_numbers_of_the_paper_beside_ours(cost_records):
@@ -64,7 +69,7 @@ def test_a_study_has_the_numbers_of_the_paper_beside_ours(cost_records):
 
 
 def test_figures_are_inside_the_html(freezing_record):
-    assert re.search(r'<img alt="[^"]+" src="data:image/png;base64,iVBOR', sections_html([], [freezing_record]))
+    assert re.search(r'<img alt="[^"]+" src="data:image/png;base64,iVBOR', as_html([freezing_record]))
 
 
 def test_figures_of_markdown_are_files(freezing_record):

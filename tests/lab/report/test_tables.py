@@ -26,6 +26,11 @@ def test_a_mean_that_is_not_finite_is_named(overview):
     assert overview.count("not finite") == 4
 
 
+def test_methods_of_the_paper_precede_baselines(overview):
+    methods = re.findall(r'<tr class="\w*"><td>(\w+)</td>', overview)
+    assert methods[:4] == ["nsac", "gmle", "der", "ridge"]
+
+
 def test_the_best_mean_is_marked(overview):
     assert re.search(r'<td>ridge</td><td class="best" data-value="0.011\d*" title="best mean">0.011 ', overview)
 

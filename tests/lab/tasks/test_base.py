@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from nsac.lab.datasets import load_uci
-from nsac.lab.tasks.base import SPLITS, TASKS, TaskBatch, load_task, task, tasks_of
+from nsac.lab.tasks import base
+from nsac.lab.tasks.base import SPLITS, TASKS, TaskBatch, baseline_scores, lacking, load_task, task, tasks_of
 from nsac.methods import METHODS
 from nsac.uncertainty import Prediction
 from support.splits import all_rows, perfect
@@ -121,3 +122,27 @@ def test_the_splits_of_a_task_share_no_row(data, name, protocol):
     built = load_task(name, protocol, seed=3)
     rows = [tuple(row) for split in SPLITS for row in all_rows(built.split(split))["x"].tolist()]
     assert len(rows) == len(set(rows))
+
+
+def test_every_task_of_a_source_is_scored():
+    scored = [(row["task"], row["protocol"], row["method"]) for row in baseline_scores("spiral")]
+    assert scored == [("spiral", "paper", "mean"), ("spiral", "sound", "mean")]
+
+
+def test_a_row_has_the_unit_and_the_text_of_its_task():
+    row = baseline_scores("spiral")[0]
+    task = load_task("spiral", "paper")
+    assert (row["unit"], row["text"]) == (task.unit, task.text)
+
+
+@pytest.fixture
+def only_hust(monkeypatch):
+    monkeypatch.setattr(base, "present", lambda source: source == "hust")
+
+
+def test_a_task_that_lacks_another_source_is_listed_with_it(only_hust):
+    assert lacking("hust") == {("hust", "paper"): ["xjtu"], ("hust", "sound"): ["xjtu"]}
+
+
+def test_a_task_that_lacks_another_source_is_not_scored(only_hust):
+    assert baseline_scores("hust") == []

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nsac.lab.grid.config import NEURAL, RunConfig
-from nsac.lab.grid.provenance import provenance
+from nsac.lab.grid.run import provenance
 from nsac.lab.grid.sheet import Image, Section, Sheet, Spread
 from nsac.lab.grid.store import AbstractRecord, AbstractStore, config_key, finite
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any
 
 from nsac._checks import check_choice, check_int
@@ -18,14 +17,10 @@ from nsac.training import TrainConfig
 
 PAPER_TASKS = ("spiral", "boston", "kin8nm", "ettm1", "jena", "xjtu", "pronostia", "hust")
 """The paper's tasks without images, in the order of its Table 1."""
-
-NEURAL = ("nsac", "gmle", "mcd", "de", "der", "sdenet")
-"""The paper's methods."""
-
+NEURAL = ("nsac", "gmle", "mcd", "de", "der", "sdenet")  # the paper's methods
 PROTOCOLS = ("paper", "sound")
-POSED = ("tokens", "columns", "skip")
-"""Fields of a problem that are modelling choices and not facts about the data."""
-
+POSED = ("tokens", "columns", "skip")  # fields of a problem that are modelling choices and not facts about the data
+FOLDER = files("nsac.lab.grid") / "configs"
 _SECTION_KEYS = {"num_samples", "problem", "network", "train", "methods"}
 _METHOD_KEYS = {"of", "arguments", "num_samples", "problem", "network", "train"}
 
@@ -40,21 +35,14 @@ class RunConfig:
 
     task: str
     protocol: str
-    method: str
-    """its row in the table"""
+    method: str  # its row in the table
     seed: int
-    of: str
-    """the method in `METHODS`"""
-    revision: int
-    """increased by hand when a change of the code changes the results"""
-    num_samples: int = 1
-    """draws in prediction"""
-    arguments: dict[str, Any] = field(default_factory=dict)
-    """arguments of the method"""
-    problem: dict[str, Any] = field(default_factory=dict)
-    """modelling choices, see `POSED`"""
-    network: dict[str, Any] = field(default_factory=dict)
-    """fields of `NetworkConfig`"""
+    of: str  # the method in `METHODS`
+    revision: int  # increased by hand when a change of the code changes the results
+    num_samples: int = 1  # draws in prediction
+    arguments: dict[str, Any] = field(default_factory=dict)  # arguments of the method
+    problem: dict[str, Any] = field(default_factory=dict)  # modelling choices, see `POSED`
+    network: dict[str, Any] = field(default_factory=dict)  # fields of `NetworkConfig`
     train: dict[str, Any] = field(default_factory=dict)
     """fields of `TrainConfig`; empty for a method that is solved in closed form"""
 
@@ -93,7 +81,7 @@ class RunConfig:
 @cache
 def config_names() -> tuple[str, ...]:
     """Tasks that have a configuration file: the paper's, then the others."""
-    found = sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
+    found = sorted(entry.name.removesuffix(".toml") for entry in FOLDER.iterdir() if entry.name.endswith(".toml"))
     return (*PAPER_TASKS, *(name for name in found if name not in PAPER_TASKS))
 
 
@@ -123,13 +111,9 @@ def grid(
     seeds: Sequence[int] = range(5),
     protocols: Sequence[str] = PROTOCOLS,
 ) -> list[RunConfig]:
-    """Configurations of all runs, seed by seed; protocols that a task does not have are skipped.
+    """Configurations of all runs, seed by seed; protocols and methods that a task does not have are skipped.
 
-    Args:
-        tasks: names of tasks.
-        methods: rows; by default all rows of a task. Rows that a task does not have are skipped.
-        seeds: seeds of the runs.
-        protocols: `"paper"`, `"sound"`, or both.
+    By default, `methods` are all rows of a task.
     """
     for protocol in protocols:
         check_choice("protocol", protocol, PROTOCOLS)
@@ -160,8 +144,7 @@ def resolve(settings: Mapping[str, Any], task: str, protocol: str, method: str, 
             value = layer[name]
             resolved[name] = {**resolved.get(name, {}), **value} if isinstance(value, dict) else value
     of = resolved.pop("of", method)
-    rows = sorted({*METHODS, *settings.get("methods", {}), *section.get("methods", {})})
-    check_choice("method", method, rows)
+    check_choice("method", method, sorted({*METHODS, *settings.get("methods", {}), *section.get("methods", {})}))
     check_choice("of", of, sorted(METHODS))
     if issubclass(METHODS[of], AbstractSolved):  # it is neither trained nor sampled
         resolved = {"arguments": resolved.get("arguments", {})}
@@ -170,17 +153,16 @@ def resolve(settings: Mapping[str, Any], task: str, protocol: str, method: str, 
 
 def check_settings(settings: Mapping[str, Any], task: str) -> None:
     """Refuse a file with unknown or missing keys, or with values that no run accepts."""
-    required = ("revision", "baselines", "num_samples", "train")
     try:
         _check_keys("the file", settings, {"revision", "baselines", *_SECTION_KEYS, *PROTOCOLS})
-        for name in required:
+        for name in ("revision", "baselines", "num_samples", "train"):
             if name not in settings:
                 raise ConfigError(f"`{name}` is required.")
-        _check_methods(settings)
         for protocol in PROTOCOLS:
-            section = settings.get(protocol, {})
-            _check_keys(protocol, section, _SECTION_KEYS)
-            _check_methods(section)
+            _check_keys(protocol, settings.get(protocol, {}), _SECTION_KEYS)
+        for section in (settings, *(settings.get(protocol, {}) for protocol in PROTOCOLS)):
+            for method, overrides in section.get("methods", {}).items():
+                _check_keys(f"methods.{method}", overrides, _METHOD_KEYS)
         for protocol in PROTOCOLS:
             for method in (*NEURAL, *settings["baselines"], *settings.get("methods", {})):
                 resolve(settings, task, protocol, method, 0)
@@ -191,20 +173,11 @@ def check_settings(settings: Mapping[str, Any], task: str) -> None:
 @cache
 def _read(task: str) -> dict[str, Any]:
     try:
-        settings = tomllib.loads((_folder() / f"{task}.toml").read_text(encoding="utf-8"))
+        settings = tomllib.loads((FOLDER / f"{task}.toml").read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as err:
         raise ConfigError(f"The configuration of task {task!r} is not TOML: {err}") from None
     check_settings(settings, task)
     return settings
-
-
-def _folder() -> Traversable:
-    return files("nsac.lab.grid") / "configs"
-
-
-def _check_methods(section: Mapping[str, Any]) -> None:
-    for method, settings in section.get("methods", {}).items():
-        _check_keys(f"methods.{method}", settings, _METHOD_KEYS)
 
 
 def _check_keys(where: str, given: Mapping[str, Any], known: Iterable[str]) -> None:

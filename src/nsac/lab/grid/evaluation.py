@@ -1,33 +1,30 @@
-"""Evaluation of a fitted and calibrated method: the test split is predicted once, and all results follow from that."""
+"""Calibration and evaluation of a fitted method: calibration and test split are predicted once, all else follows."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from nsac.lab.grid.calibration import Calibration
 from nsac.lab.tasks.base import GroupScores, Predict, Task, WindowSplit
+from nsac.uncertainty import Prediction, VarianceScale, conformal_margin
 
+COVERAGE = 0.9  # nominal, of the conformal intervals
 CALIBRATED = ("nll", "crps", "ece_paper", "calibration_error", "interval_score_90", "sharpness")
 """Scores of the distribution; with `_calibrated` they are those after the variance scale. The means do not change."""
-
-PIT_BINS = 20
-"""Equal bins of F(y); their cumulative shares are the reliability curve at 0.05, 0.10, ..."""
-
-MAX_BAND_ROWS = 150
-"""Test rows that a panel of the figure shows at most."""
-
-WINDOW_BAND_SPAN = 600
-"""Consecutive test windows that the panel of a forecasting task is subsampled from."""
-
-BAND_DIGITS = 5
-"""Significant digits of the numbers in a panel."""
+PIT_BINS = 20  # equal bins of F(y); their cumulative shares are the reliability curve at 0.05, 0.10, ...
+MAX_BAND_ROWS = 150  # test rows that a panel of the figure shows at most
+WINDOW_BAND_SPAN = 600  # consecutive test windows that the panel of a forecasting task is subsampled from
+BAND_DIGITS = 5  # significant digits of the numbers in a panel
 
 
-@dataclass(frozen=True)
-class Evaluation:
+class Calibration(NamedTuple):
+    """What the calibration split determines; both are ratios, so they apply in the unit of the model as well."""
+
+    scale: VarianceScale  # factor on the standard deviation, per column
+    margin: Tensor  # half the conformal 90 % interval in predicted standard deviations, per column
+
+
+class Evaluation(NamedTuple):
     """Results on the test split, in the form of the record's fields of the same names."""
 
     metrics: dict[str, float | None]
@@ -35,22 +32,29 @@ class Evaluation:
     bands: list[dict[str, Any]]
 
 
-class Predicted(NamedTuple):
-    """Test rows, (rows, ...) each, in the unit of the scores."""
+def calibrate(task: Task, predict: Predict) -> Calibration:
+    """Variance scale and conformal margin of each column, from the calibration split.
 
-    y: Tensor
-    mean: Tensor
-    std: Tensor
-    epistemic_std: Tensor
-    pit: Tensor
-    """F(y)"""
-    pit_calibrated: Tensor
-    """F(y) after the variance scale"""
-
-    @classmethod
-    def concatenate(cls, batches: Sequence["Predicted"]) -> "Predicted":
-        """All rows of several batches."""
-        return cls(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
+    Where a task has groups, all entries of a group share the two numbers per output, since its rows are few and its
+    columns many. Entries of one row are not independent, so the margin is then taken at coverage 0.9 (1 + 1 / rows),
+    with which an entry of another row is covered with probability at least 0.9 (Lee, Barber and Willett, 2023).
+    """
+    batches = []
+    for batch in task.batches("calibration"):
+        prediction = batch.restore(predict(batch.inputs))
+        batches.append((batch.y, prediction.mean, prediction.std))
+    y, mean, std = zip(*batches, strict=True)
+    y, mean, std = torch.cat(y).double(), torch.cat(mean).double(), torch.cat(std).double()
+    coverage = COVERAGE * (1 + 1 / len(y)) if task.groups else COVERAGE
+    scale, margin = torch.ones_like(y[0]), torch.ones_like(y[0])
+    for columns in task.groups.values() or [slice(None)]:
+        chosen = y[:, columns], mean[:, columns], std[:, columns]
+        if task.groups:
+            chosen = [each.flatten(0, 1) for each in chosen]
+        observed, prediction = chosen[0], Prediction.gaussian(*chosen[1:])
+        scale[columns] = VarianceScale.fit(prediction, observed).scale
+        margin[columns] = conformal_margin((observed - prediction.mean).abs() / prediction.std, coverage)
+    return Calibration(VarianceScale(scale), margin)
 
 
 def evaluate(task: Task, predict: Predict, calibration: Calibration) -> Evaluation:
@@ -67,21 +71,22 @@ def evaluate(task: Task, predict: Predict, calibration: Calibration) -> Evaluati
         restored = batch.restore(prediction)
         raw.add(restored, y)
         scaled.add(batch.restore(calibration.scale(prediction)), y)
-        epistemic_std = restored.epistemic.clamp(min=0).sqrt()
-        pits = restored.cdf(y), calibration.scale(restored).cdf(y)
-        batches.append(Predicted(y, restored.mean, restored.std, epistemic_std, *pits))
-    rows = Predicted.concatenate(batches)
-    half = calibration.margin.to(rows.std) * rows.std
+        columns = {"y": y, "mean": restored.mean, "std": restored.std}
+        columns["epistemic"] = restored.epistemic.clamp(min=0).sqrt()
+        columns |= {"raw": restored.cdf(y), "calibrated": calibration.scale(restored).cdf(y)}
+        batches.append(columns)
+    rows = {name: torch.cat([columns[name] for columns in batches]) for name in batches[0]}
+    pit = {kind: _histogram(rows.pop(kind)) for kind in ("raw", "calibrated")}
+    rows["half_90"] = half = calibration.margin.to(rows["std"]) * rows["std"]
     after = scaled.table()
     metrics: dict[str, float | None] = {**raw.table()}
     for prefix, index in entries.items():
         metrics |= {f"{prefix}{name}_calibrated": after[prefix + name] for name in CALIBRATED}
         metrics |= {f"{prefix}{name}_scaled": after[prefix + name] for name in ("coverage_90", "width_90")}
-        covered = ((rows.y - rows.mean).abs() <= half)[index]
+        covered = ((rows["y"] - rows["mean"]).abs() <= half)[index]
         metrics[f"{prefix}coverage_90_calibrated"] = covered.double().mean().item()
         metrics[f"{prefix}width_90_calibrated"] = 2 * half[index].double().mean().item()
-    pit = {"raw": _histogram(rows.pit), "calibrated": _histogram(rows.pit_calibrated)}
-    return Evaluation(metrics, pit, _bands(task, rows, half))
+    return Evaluation(metrics, pit, _bands(task, rows))
 
 
 def _histogram(pit: Tensor) -> list[int]:
@@ -89,25 +94,21 @@ def _histogram(pit: Tensor) -> list[int]:
     return bins.bincount(minlength=PIT_BINS).tolist()
 
 
-def _bands(task: Task, rows: Predicted, half: Tensor) -> list[dict[str, Any]]:
+def _bands(task: Task, columns: dict[str, Tensor]) -> list[dict[str, Any]]:
     """Panels of a figure: rows of a table, forecasts half the horizon ahead, or one series at all its query times."""
-    values = {"y": rows.y, "mean": rows.mean, "std": rows.std, "epistemic": rows.epistemic_std, "half_90": half}
     if task.problem.kind == "series":
         times = task.test.batch(torch.tensor([0]))["query_times"][0]
-        panels = []
-        for i in range(rows.y.shape[-1]):
-            series = {name: value[0, :, i] for name, value in values.items()}
-            panels.append(_panel(f"output {i + 1}, first test row, over time", times, series))
-        return panels
-    shown, column, name = torch.arange(len(rows.y)), 0, "test rows, in order"
+        outputs = [{name: values[0, :, i] for name, values in columns.items()} for i in range(columns["y"].shape[-1])]
+        return [_panel(f"output {i}, first test row, over time", times, each) for i, each in enumerate(outputs, 1)]
+    shown, entry, name = torch.arange(len(columns["y"])), 0, "test rows, in order"
     if isinstance(task.test, WindowSplit):
         shown = shown[max(0, len(shown) - WINDOW_BAND_SPAN) // 2 :][:WINDOW_BAND_SPAN]
         step, targets = task.test.horizon // 2, task.problem.output_dim // task.test.horizon
-        column = (step + 1) * targets - 1
+        entry = (step + 1) * targets - 1
         # The name is part of a record's result, so its words stay those of the existing records.
         name = f"the last target, {step + 1} of {task.test.horizon} steps ahead, a stretch of the test part"
     shown = shown[torch.linspace(0, len(shown) - 1, min(MAX_BAND_ROWS, len(shown))).round().long()]
-    chosen = {key: value[shown, column] for key, value in values.items()}
+    chosen = {key: values[shown, entry] for key, values in columns.items()}
     return [_panel(name, shown, chosen, ordered=task.problem.kind != "table")]
 
 

@@ -7,21 +7,18 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from nsac._checks import check_int
 from nsac.lab.grid.config import RunConfig
 from nsac.lab.grid.run import run_once
 from nsac.lab.grid.store import Record, Store
 
-TRIES = 4
-"""How often a run is started before it counts as failed, if its process or node dies."""
+TRIES = 4  # starts of a run before it counts as failed, if its process or node dies
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """A run started, finished or failed."""
 
     kind: Literal["start", "done", "failed"]
@@ -33,8 +30,7 @@ class Event:
 class AbstractExecutor(ABC):
     """Executes runs. The results do not depend on which executor it is."""
 
-    workers: int = 1
-    """number of simultaneous runs"""
+    workers: int = 1  # number of simultaneous runs
 
     @abstractmethod
     def events(self, configs: Iterable[RunConfig]) -> Iterator[Event]:
@@ -51,15 +47,11 @@ class InProcess(AbstractExecutor):
         """Events in the order of `configs`."""
         for config in configs:
             yield Event("start", config)
-            yield _finished(config, perform(config.to_dict()))
+            yield perform(config)
 
 
 class Processes(AbstractExecutor):
-    """Processes of this machine, each with one thread.
-
-    Args:
-        workers: number of processes; by default one per core.
-    """
+    """`workers` processes of this machine, each with one thread; by default one per core."""
 
     def __init__(self, workers: int | None = None):
         check_int("workers", workers := workers or os.cpu_count() or 1)
@@ -83,7 +75,7 @@ class Processes(AbstractExecutor):
                 for connection in wait(list(busy)):
                     worker, config = busy.pop(connection)  # pyright: ignore[reportArgumentType]
                     try:
-                        answer = worker.connection.recv()
+                        event = worker.connection.recv()
                     except (EOFError, OSError):  # the process died
                         worker.end()
                         free.append(_Worker())
@@ -93,7 +85,7 @@ class Processes(AbstractExecutor):
                             yield Event("failed", config, error=f"its process died {TRIES} times")
                         continue
                     free.append(worker)
-                    yield _finished(config, answer)
+                    yield event
         finally:
             for worker in (*free, *(worker for worker, _ in busy.values())):
                 worker.end()
@@ -102,8 +94,7 @@ class Processes(AbstractExecutor):
 class RayCluster(AbstractExecutor):
     """Nodes of a Ray cluster, each with this library and the data; a run takes one core.
 
-    Args:
-        address: address of the cluster's head; by default the one in RAY_ADDRESS, or a local cluster.
+    `address` is that of the cluster's head; by default the one in RAY_ADDRESS, or a local cluster.
     """
 
     def __init__(self, address: str | None = None):
@@ -124,27 +115,23 @@ class RayCluster(AbstractExecutor):
                 self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
                 # One more than there are cores, so that no core is idle.
                 while len(flight) < self.workers + 1 and (config := next(todo, None)):
-                    flight[remote.remote(config.to_dict())] = config
+                    flight[remote.remote(config)] = config
                     yield Event("start", config)
                 if not flight:
                     return
                 for ready in ray.wait(list(flight), timeout=1.0)[0]:
                     config = flight.pop(ready)
                     try:
-                        answer = ray.get(ready)
+                        yield ray.get(ready)
                     except RayError as err:
-                        answer = {"error": f"{type(err).__name__} {TRIES} times: {str(err).splitlines()[0]}"}
-                    yield _finished(config, answer)
+                        error = f"{type(err).__name__} {TRIES} times: {str(err).splitlines()[0]}"
+                        yield Event("failed", config, error=error)
         finally:
             if owned:
                 ray.shutdown()
 
 
-EXECUTORS: dict[str, Callable[..., AbstractExecutor]] = {
-    "here": InProcess,
-    "processes": Processes,
-    "ray": RayCluster,
-}
+EXECUTORS: dict[str, Callable[..., AbstractExecutor]] = {"here": InProcess, "processes": Processes, "ray": RayCluster}
 
 
 def execute(configs: Iterable[RunConfig], store: Store, executor: AbstractExecutor) -> Iterator[Event]:
@@ -155,18 +142,12 @@ def execute(configs: Iterable[RunConfig], store: Store, executor: AbstractExecut
         yield event
 
 
-def perform(config: dict[str, Any]) -> dict[str, Any]:
-    """Execute a run, from and to plain values: its record, or an error message."""
+def perform(config: RunConfig) -> Event:
+    """Execute a run: its record, or an error message."""
     try:
-        return {"record": asdict(run_once(RunConfig(**config)))}
+        return Event("done", config, run_once(config))
     except Exception as err:  # a failing run must not stop the others
-        return {"error": f"{type(err).__name__}: {err}"}
-
-
-def _finished(config: RunConfig, answer: dict[str, Any]) -> Event:
-    if "error" in answer:
-        return Event("failed", config, error=answer["error"])
-    return Event("done", config, Record(**answer["record"]))
+        return Event("failed", config, error=f"{type(err).__name__}: {err}")
 
 
 class _Worker:
@@ -181,7 +162,7 @@ class _Worker:
 
     def give(self, config: RunConfig) -> None:
         with contextlib.suppress(OSError):  # it died; the next `recv` raises
-            self.connection.send(config.to_dict())
+            self.connection.send(config)
 
     def end(self) -> None:
         self.connection.close()
@@ -190,15 +171,13 @@ class _Worker:
 
 
 def _serve(connection: Connection) -> None:
-    def exit_with_parent() -> None:  # a killed parent cannot send a message
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=exit_with_parent, daemon=True).start()
-    try:
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
             connection.send(perform(connection.recv()))
-    except (EOFError, OSError, KeyboardInterrupt):
-        return
+
+
+def _exit_with_parent() -> None:  # a killed parent cannot send a message
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)

@@ -1,34 +1,39 @@
-"""One run: from a task, a method and a seed to a record; a pure function of the configuration."""
+"""One run: from a task, a method and a seed to a record, with its cost and its provenance."""
 
 import contextlib
+import os
+import platform
 import resource
+import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from nsac._torch import single_threaded
-from nsac.lab.grid.calibration import calibrate
 from nsac.lab.grid.config import RunConfig
-from nsac.lab.grid.evaluation import evaluate
-from nsac.lab.grid.provenance import provenance
+from nsac.lab.grid.evaluation import calibrate, evaluate
 from nsac.lab.grid.store import Record
 from nsac.lab.tasks.base import SPLITS, Task, load_task
 from nsac.methods import AbstractMethod, fit
-from nsac.training import Progress, TrainConfig, TrainResult
+from nsac.training import Progress, TrainConfig
 from nsac.uncertainty import Prediction, VarianceScale
 
+LIBRARIES = ("nsac", "torch", "numpy", "scikit-learn", "scoringrules", "pandas")  # that the results depend on
+TRAINING = ("steps", "best_step", "best_score", "stopped_early")  # fields of a `TrainResult` in a record
+GIT_TIMEOUT_SECONDS = 10
 
-@dataclass(frozen=True)
-class Outcome:
+
+class Outcome(NamedTuple):
     """Everything a run produces."""
 
     record: Record
-    method: AbstractMethod
-    """fitted"""
+    method: AbstractMethod  # fitted
     task: Task
     calibration: VarianceScale
 
@@ -39,65 +44,45 @@ def run_once(config: RunConfig) -> Record:
 
 
 def run_fitted(config: RunConfig, report: Callable[[Progress], None] | None = None) -> Outcome:
-    """Fit on train and validation, calibrate on calibration, score on test; the fitted method is returned as well.
-
-    See `evaluation.evaluate` for the metrics.
-    """
+    """Fit on train and validation, calibrate on calibration, score on test; the fitted method is returned as well."""
     with single_threaded():
         reset_peak_memory()
-        whole = Stopwatch()
+        whole, fitting, predicting = Stopwatch(), Stopwatch(), Stopwatch()
         with whole:
             task = load_task(config.task, config.protocol, config.seed)  # pyright: ignore[reportArgumentType]
             method = config.build(task.problem)
             train = TrainConfig.from_dict(config.train)
-            fitting = Stopwatch()
             with fitting:
                 results = fit(method, task.train, task.validation, train, seed=config.seed, report=report)
-            predicting = Stopwatch()
 
             def predict(batch: dict[str, Tensor]) -> Prediction:
                 with predicting:
                     return method.predict(batch, config.num_samples)
 
             calibration = calibrate(task, predict)
-            predicting.reset()
+            predicting = Stopwatch()  # of the test split alone
             evaluation = evaluate(task, predict, calibration)
         record = Record(
-            task=config.task,
-            protocol=config.protocol,
-            method=config.method,
-            seed=config.seed,
-            key=config.key,
+            **{name: getattr(config, name) for name in ("task", "protocol", "method", "seed", "key")},
             config=config.to_dict(),
             text=task.text,
             unit=task.unit,
             rows={split: len(task.split(split)) for split in SPLITS},
-            metrics=evaluation.metrics,
-            pit=evaluation.pit,
-            bands=evaluation.bands,
-            training=[_training(result) for result in results],
+            **evaluation._asdict(),
+            training=[{name: getattr(result, name) for name in TRAINING} for result in results],
             parameters=sum(parameter.numel() for parameter in method.parameters()),
-            seconds={**fitting.seconds("fit"), **predicting.seconds("predict"), **whole.seconds("total")},
+            seconds=fitting.seconds("fit") | predicting.seconds("predict") | whole.seconds("total"),
             peak_memory=peak_memory(),
             **provenance(),
         )
         return Outcome(record, method, task, calibration.scale)
 
 
-def _training(result: TrainResult) -> dict[str, Any]:
-    return {name: getattr(result, name) for name in ("steps", "best_step", "best_score", "stopped_early")}
-
-
 class Stopwatch:
     """CPU and wall-clock seconds inside its `with` blocks, summed."""
 
     def __init__(self):
-        self.reset()
-
-    def reset(self) -> None:
-        """Set both sums to 0."""
-        self.cpu = 0.0
-        self.wall = 0.0
+        self.cpu, self.wall = 0.0, 0.0
 
     def seconds(self, name: str) -> dict[str, float]:
         """Both sums, as fields of a record."""
@@ -123,3 +108,33 @@ def peak_memory() -> float:
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def provenance() -> dict[str, Any]:
+    """Code, library versions, type of machine and time, as fields of a record; nothing that identifies the machine."""
+    versions = {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
+    machine = {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count()}
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        processor = next(line for line in lines if line.startswith("model name"))
+        machine["processor"] = processor.partition(":")[2].strip()
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"commit": commit(), "versions": versions, "machine": machine, "made": made}
+
+
+@cache
+def commit() -> str | None:
+    """Commit of the running code, with `+` if its files have changed since; None outside of a repository."""
+    try:
+        if not _git("ls-files", "."):  # installed into a folder that another repository ignores
+            return None
+        changed = _git("status", "--porcelain", "--untracked-files=no", ".")
+        return _git("rev-parse", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(Path(__file__).resolve().parents[2]), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GIT_TIMEOUT_SECONDS)
+    return done.stdout.strip()

@@ -1,7 +1,6 @@
 """Tables and figures of a report, as plain values."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +16,7 @@ class Spread(NamedTuple):
 Cell = str | int | float | Spread | None
 
 
-@dataclass(frozen=True)
-class Sheet:
+class Sheet(NamedTuple):
     """A table of the report."""
 
     title: str
@@ -27,22 +25,18 @@ class Sheet:
     note: str
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(NamedTuple):
     """A rendered figure."""
 
-    name: str
-    """file name without the extension"""
+    name: str  # file name without the extension
     caption: str
     content: bytes
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A section of the report."""
 
-    anchor: str
-    """its anchor on the page"""
+    anchor: str  # on the page
     title: str
     text: str
     sheets: Sequence[Sheet]

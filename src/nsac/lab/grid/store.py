@@ -3,7 +3,7 @@
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -11,9 +11,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 from nsac._io import HeaderError, VersionError, add_header, digest, remove_header, write_once
 
 VERSION = 1
-RESULTS = Path("results/bench")
-"""Default folder of the records."""
-
+RESULTS = Path("results/bench")  # default folder of the records
+EXPERIMENT = "nsac-bench"  # of MLflow
 RESULT = ("metrics", "bands", "pit", "parameters", "rows", "training")
 """Fields that follow from the configuration alone; the others depend on time, machine and speed."""
 
@@ -26,16 +25,12 @@ class RecordError(ValueError):
 class AbstractRecord(ABC):
     """Result of one run in plain values, with everything that is needed to repeat it."""
 
-    key: str
-    """hash of the configuration"""
-    config: dict[str, Any]
-    """every setting the result depends on"""
-    commit: str | None
-    """of the code, with `+` if its files have changed since; None outside of a repository"""
+    key: str  # hash of the configuration
+    config: dict[str, Any]  # every setting the result depends on
+    commit: str | None  # of the code, with `+` if its files have changed since; None outside of a repository
     versions: dict[str, str]
     machine: dict[str, Any]
-    made: str
-    """time of the run, UTC"""
+    made: str  # time of the run, UTC
 
     @property
     @abstractmethod
@@ -51,14 +46,10 @@ class Record(AbstractRecord):
     protocol: str
     method: str
     seed: int
-    text: str
-    """description of the task"""
-    unit: str
-    """unit of the scores"""
-    rows: dict[str, int]
-    """number of rows of each split"""
-    metrics: dict[str, float | None]
-    """test scores; None where one is not finite"""
+    text: str  # description of the task
+    unit: str  # unit of the scores
+    rows: dict[str, int]  # number of rows of each split
+    metrics: dict[str, float | None]  # test scores; None where one is not finite
     pit: dict[str, list[int]]
     """histograms of F(y) over all test entries, `raw` and `calibrated`, equal bins from 0 to 1"""
     bands: list[dict[str, Any]]
@@ -69,8 +60,7 @@ class Record(AbstractRecord):
     parameters: int
     seconds: dict[str, float]
     """of fitting, of predicting the test split once, and in total with the scores: `fit_cpu`, `fit_wall`, ..."""
-    peak_memory: float
-    """largest resident memory of the process during the run, in megabytes"""
+    peak_memory: float  # largest resident memory of the process during the run, in megabytes
 
     @property
     def name(self) -> str:
@@ -97,18 +87,11 @@ R = TypeVar("R", bound=AbstractRecord)
 
 
 class AbstractStore(ABC, Generic[R]):
-    """A folder of records.
-
-    Args:
-        folder: is created when the first record is written.
-    """
+    """A folder of records; it is created when the first record is written."""
 
     kind: type[R]
-    """type of its records"""
-    format: ClassVar[str]
-    """value of `format` in its files"""
-    command: ClassVar[str]
-    """command that creates its records"""
+    format: ClassVar[str]  # value of `format` in its files
+    command: ClassVar[str]  # that creates its records
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
@@ -128,19 +111,16 @@ class AbstractStore(ABC, Generic[R]):
         """Read one record; raise `RecordError` if it is damaged or of an unknown version."""
         path = self._path(name)
         try:
-            facts = json.loads(path.read_bytes())
+            facts = remove_header(self.format, VERSION, json.loads(path.read_bytes()))
         except OSError as err:
             raise RecordError(f"Record {path} cannot be read: {err}. Create it with `{self.command}`.") from None
-        except (ValueError, RecursionError) as err:
-            raise self._unusable(path, f"is damaged: it is not JSON ({err})") from None
-        try:
-            facts = remove_header(self.format, VERSION, facts)
         except VersionError as err:
-            raise RecordError(
-                f"Record {path} {err}. Read it with the library that wrote it, or delete it to run it again."
-            ) from None
+            remedy = "Read it with the library that wrote it, or delete it to run it again."
+            raise RecordError(f"Record {path} {err}. {remedy}") from None
         except HeaderError as err:
             raise self._unusable(path, str(err)) from None
+        except (ValueError, RecursionError) as err:
+            raise self._unusable(path, f"is damaged: it is not JSON ({err})") from None
         if set(facts) != {field.name for field in fields(self.kind)}:
             raise self._unusable(path, "does not have the fields of a record")
         record = self.kind(**facts)
@@ -173,6 +153,32 @@ class Store(AbstractStore[Record]):
         super().__init__(folder)
 
 
+def mlflow_logger() -> Callable[[Record], bool]:
+    """A function that logs a record to the server of MLFLOW_TRACKING_URI, or to MLflow's own default.
+
+    It returns False for a record that is logged already, by the tag `nsac.record`.
+    """
+    try:
+        import mlflow
+    except ImportError:
+        raise ImportError("Tracking needs MLflow. Install it with `pip install 'nsac[track]'`.") from None
+    experiment = mlflow.set_experiment(EXPERIMENT).experiment_id
+
+    def log(record: Record) -> bool:
+        condition = f"tags.`nsac.record` = '{record.name}'"
+        if mlflow.search_runs([experiment], condition, max_results=1, output_format="list"):
+            return False
+        with mlflow.start_run(experiment_id=experiment, run_name=record.name):
+            mlflow.set_tags({"nsac.record": record.name, "nsac.commit": record.commit or ""})
+            mlflow.log_params(_flat(record.config))
+            numbers = {**record.metrics, **{f"seconds_{name}": v for name, v in record.seconds.items()}}
+            numbers |= {"parameters": record.parameters, "peak_memory": record.peak_memory}
+            mlflow.log_metrics({name: value for name, value in numbers.items() if value is not None})
+        return True
+
+    return log
+
+
 def finite(value: Any) -> Any:
     """The same value, with None for every number that is not finite, since JSON has none."""
     if isinstance(value, dict):
@@ -180,3 +186,10 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat = {}
+    for name, value in config.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat

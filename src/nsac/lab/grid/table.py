@@ -14,12 +14,9 @@ from nsac.lab.grid.config import NEURAL, PROTOCOLS, config_names, methods_of, pr
 from nsac.lab.grid.sheet import spread
 from nsac.lab.grid.store import Record, Store
 
-SIGNIFICANCE_LEVEL = 0.05
-"""Significance level: a difference with a smaller p-value is significant."""
-
+SIGNIFICANCE_LEVEL = 0.05  # a difference with a smaller p-value is significant
 TABLE_METRICS = ("mse", "nll", "crps", "ece_paper", "calibration_error", "coverage_90", "coverage_90_calibrated")
 """Default metrics of the printed table."""
-
 Row = dict[str, Any]
 
 
@@ -53,10 +50,8 @@ def table_rows(records: Iterable[Record]) -> list[Row]:
             values = [numbers(record).get(metric) for record in some]
             mean, std = spread(values)
             theirs = paper_number(task, method, metric) if protocol == protocols_of(task)[0] else (None, None)
-            about = {"task": task, "protocol": protocol, "method": method, "metric": metric}
-            rows.append(
-                {**about, "mean": mean, "std": std, "n": len(values), "paper": theirs[0], "paper_std": theirs[1]}
-            )
+            row = {"task": task, "protocol": protocol, "method": method, "metric": metric, "mean": mean, "std": std}
+            rows.append({**row, "n": len(values), "paper": theirs[0], "paper_std": theirs[1]})
     return rows
 
 
@@ -79,7 +74,9 @@ def against_best(records: Sequence[Record], metric: str) -> dict[str, float | No
     values: dict[str, dict[int, float]] = defaultdict(dict)
     for record in records:
         value = numbers(record).get(metric)
-        values[record.method][record.seed] = math.nan if value is None else _loss(metric, value)
+        if value is not None and "coverage_90" in metric:
+            value = abs(value - 0.9)
+        values[record.method][record.seed] = math.nan if value is None else value
     means = {method: float(np.mean(list(v.values()))) for method, v in values.items()}
     means = {method: mean for method, mean in means.items() if not math.isnan(mean)}
     if len(means) < 2:
@@ -124,8 +121,3 @@ def place(task: str, protocol: str, method: str) -> tuple[tuple[int, str], ...]:
     rows = (*NEURAL, *(methods_of(task) if task in config_names() else ()))
     order = [(config_names(), task), (PROTOCOLS, protocol), (rows, method)]
     return tuple((known.index(name) if name in known else len(known), name) for known, name in order)
-
-
-def _loss(metric: str, value: float) -> float:
-    """The value, or its distance from the nominal coverage: lower is better."""
-    return abs(value - 0.9) if "coverage_90" in metric else value

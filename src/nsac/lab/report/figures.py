@@ -1,7 +1,9 @@
-"""The paper's figures of predictions, drawn from records of the grid."""
+"""The figures of the report by name: the paper's figures of predictions, drawn from records, and those of studies."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from io import BytesIO
 from typing import NamedTuple
 
 import numpy as np
@@ -9,44 +11,48 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from nsac.lab.grid.config import PROTOCOLS
 from nsac.lab.grid.store import Record
+from nsac.lab.studies import STUDIES
+from nsac.lab.studies.base import StudyRecord, found
 from nsac.lab.studies.figure import draw_tube
 from nsac.lab.tasks.spirals import GROUPS
 from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, STYLE
 
 METHODS = {"nsac": "NSAC", "gmle": "GMLE", "de": "DE", "mcd": "MCD", "der": "DER", "sdenet": "SDE-Net"}
 """Methods in the order of the paper's figures, and their titles."""
-
-AXIS_MARGIN = 0.25
-"""Space beyond the observed values, as a fraction of their range; wider bands are cut off."""
-
-MAX_HIDDEN_FRACTION = 0.05
-"""If a larger fraction of the predictions lies outside a panel, the panel states it."""
-
-MIN_DROP = 1e-3
-"""A larger decrease of the degradation marks the start of another run."""
-
-MAX_DROPS = 12
-"""With more decreases than this, rows are not in the order of time."""
-
-NORMAL_90 = 1.645
-"""Half the width of a normal 90 % interval, in standard deviations."""
-
-Bands = dict[str, np.ndarray]
-"""Columns of a panel of `Record.bands`."""
-
-FirstRecords = dict[tuple[str, str], Record]
-"""(task, method) to the record of the first seed."""
+AXIS_MARGIN = 0.25  # space beyond the observed values, as a fraction of their range; wider bands are cut off
+MAX_HIDDEN_FRACTION = 0.05  # if a larger fraction of the predictions lies outside a panel, the panel states it
+MIN_DROP = 1e-3  # a larger decrease of the degradation marks the start of another run
+MAX_DROPS = 12  # with more decreases than this, rows are not in the order of time
+NORMAL_90 = 1.645  # half the width of a normal 90 % interval, in standard deviations
+Bands = dict[str, np.ndarray]  # columns of a panel of `Record.bands`
+FirstRecords = dict[tuple[str, str], Record]  # (task, method) to the record of the first seed
 
 
 class Panel(NamedTuple):
     """What one panel shows."""
 
     bands: Bands
-    label: str
-    """of the horizontal axis"""
-    edges: list[float]
-    """positions at which another run begins"""
+    label: str  # of the horizontal axis
+    edges: Sequence[float] = ()  # positions at which another run begins
+
+
+class Picture(NamedTuple):
+    """A figure of the report."""
+
+    name: str  # file name without the extension; begins with the group
+    group: str
+    place: str  # figure of the paper
+    caption: str
+    draw: Callable[[], Figure]
+
+    def png(self) -> bytes:
+        """Content of the PNG file, the same on every call."""
+        out = BytesIO()
+        with rc_context(STYLE):
+            self.draw().savefig(out, format="png", metadata={"Software": None})
+        return out.getvalue()
 
 
 def spirals_figure(first: FirstRecords) -> Figure:
@@ -67,7 +73,7 @@ def spirals_figure(first: FirstRecords) -> Figure:
 
 def forecasts_figure(first: FirstRecords) -> Figure:
     """One column per task, one row per method: observed values, means and intervals over time."""
-    return _columns(first, _over_time)
+    return _columns(first, lambda bands: Panel(bands, "time steps of the test split"))
 
 
 def bearings_figure(first: FirstRecords) -> Figure:
@@ -75,11 +81,57 @@ def bearings_figure(first: FirstRecords) -> Figure:
     return _columns(first, _over_life)
 
 
+GRID_FIGURES: dict[str, tuple[str, Callable[[FirstRecords], Figure], tuple[str, ...], str]] = {
+    "spiral": (
+        "Figure 2",
+        spirals_figure,
+        ("spiral",),
+        "One test spiral and the prediction of every method: observed in its first half, predicted at all times.",
+    ),
+    "forecasts": (
+        "Figure 4",
+        forecasts_figure,
+        ("ettm1", "jena"),
+        "Forecasts at half the horizon, over an interval of the test split; the last target where there are several.",
+    ),
+    "bearings": (
+        "Figure 5",
+        bearings_figure,
+        ("xjtu", "pronostia", "hust"),
+        "Degradation over the share of life, which is not an input under the sound protocol. Test runs are side by "
+        "side; rows are sorted where the test split is a random choice of windows.",
+    ),
+}
+"""Figures of the grid by group: place in the paper, function, tasks and caption; each is drawn once per protocol."""
+
+
+def pictures(records: Sequence[Record], studies: Sequence[StudyRecord] = ()) -> list[Picture]:
+    """All figures that have a record, in the order of the paper."""
+    made = []
+    for (group, (place, draw, tasks, caption)), protocol in itertools.product(GRID_FIGURES.items(), PROTOCOLS):
+        if first := _first_records(records, tasks, protocol):
+            text = f"{caption} {protocol.capitalize()} protocol, first seed."
+            made.append(Picture(f"{group}-{protocol}", group, place, text, partial(draw, first)))
+    for name, study in STUDIES.items():
+        some = found(name, studies)
+        if some and study.draw is not None:
+            made.append(Picture(name, name, study.place, study.caption, partial(study.draw, some)))
+    return sorted(made, key=lambda picture: picture.place.partition("Figure ")[2])
+
+
+def picture_groups() -> list[str]:
+    """Names of all groups of figures."""
+    return [*GRID_FIGURES, *(name for name, study in STUDIES.items() if study.draw is not None)]
+
+
+def _first_records(records: Sequence[Record], tasks: Sequence[str], protocol: str) -> FirstRecords:
+    seeds_down = sorted(records, key=lambda record: -record.seed)  # the first seed replaces the others
+    chosen = {(record.task, record.method): record for record in seeds_down if record.protocol == protocol}
+    return {(task, method): chosen[task, method] for task in tasks for method in METHODS if (task, method) in chosen}
+
+
 def _draw_spiral(axis: Axes, record: Record) -> None:
-    panels = [_bands(panel) for panel in record.bands]
-    mean = np.stack([panel["mean"] for panel in panels], 1)
-    std = np.stack([panel["std"] for panel in panels], 1)
-    y = np.stack([panel["y"] for panel in panels], 1)
+    y, mean, std = np.array([[panel[name] for panel in record.bands] for name in ("y", "mean", "std")]).swapaxes(1, 2)
     half = GROUPS["interpolation"].stop
     draw_tube(axis, mean, std, PALE_BLUE, "two standard deviations")
     axis.plot(*y.T, ".", color=INK, ms=2.5, label="observed")
@@ -105,7 +157,6 @@ def _columns(first: FirstRecords, prepare: Callable[[Bands], Panel]) -> Figure:
             panel = prepare(_bands(first[task, method].bands[0]))
             _draw_panel(axis, panel)
             _print_score(axis, first[task, method])
-            _print_hidden_fraction(axis, panel.bands["mean"])
             if i == 0:
                 axis.set_title(f"{'ABCDEF'[j]}  {task}", pad=16)
             if i == len(methods) - 1:
@@ -113,12 +164,10 @@ def _columns(first: FirstRecords, prepare: Callable[[Bands], Panel]) -> Figure:
         for row, method in zip(axes, methods, strict=True):
             row[0].set_ylabel(METHODS[method], fontweight="bold")
         figure.align_ylabels(axes[:, 0])
-        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        kinds = dict(zip(labels, handles, strict=True))  # once, although each run has its own
+        figure.legend(kinds.values(), kinds.keys(), loc="outside lower center", ncols=4)
     return figure
-
-
-def _over_time(bands: Bands) -> Panel:
-    return Panel(bands, "time steps of the test split", [])
 
 
 def _over_life(bands: Bands) -> Panel:
@@ -127,7 +176,7 @@ def _over_life(bands: Bands) -> Panel:
     if drops.sum() > MAX_DROPS:  # a random choice of rows
         order = bands["y"].argsort(kind="stable")
         sorted_bands = {name: values[order] for name, values in bands.items()}
-        return Panel({**sorted_bands, "at": np.linspace(0, 1, len(order))}, "share of life", [])
+        return Panel({**sorted_bands, "at": np.linspace(0, 1, len(order))}, "share of life")
     run = np.concatenate([[0], np.cumsum(drops)])
     at = np.concatenate([i + np.linspace(0, 1, n, endpoint=False) for i, n in enumerate(np.bincount(run))])
     edges = [float(edge) for edge in range(1, run.max() + 1)]
@@ -137,29 +186,32 @@ def _over_life(bands: Bands) -> Panel:
 def _draw_panel(axis: Axes, panel: Panel) -> None:
     bands, edges = panel.bands, panel.edges
     ends = [*np.searchsorted(bands["at"], edges), len(bands["at"])]
-    for i, (start, stop) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-        _draw_run(axis, {name: values[start:stop] for name, values in bands.items()}, labelled=i == 0)
+    for start, stop in zip([0, *ends[:-1]], ends, strict=True):
+        _draw_run(axis, {name: values[start:stop] for name, values in bands.items()})
     for edge in edges:
         axis.axvline(edge, color=GREY, lw=0.6)
     gap = AXIS_MARGIN * np.ptp(bands["y"])
     axis.set_ylim(bands["y"].min() - gap, bands["y"].max() + gap)
     axis.margins(x=0.01)
+    low, high = axis.get_ylim()
+    hidden = float(np.mean((bands["mean"] < low) | (bands["mean"] > high)))
+    if hidden > MAX_HIDDEN_FRACTION:
+        text = f"{100 * hidden:.0f} % of predictions are outside the panel"
+        axis.text(0, 1.01, text, transform=axis.transAxes, va="bottom", fontsize=8, color=ORANGE)
     if edges:
         runs = range(len(edges) + 1)
         axis.set_xticks([0.5 + i for i in runs], [f"run {i + 1}" for i in runs])
 
 
-def _draw_run(axis: Axes, bands: Bands, labelled: bool) -> None:
-    def label(text: str) -> str | None:
-        return text if labelled else None
-
-    at, mean, half, epistemic = bands["at"], bands["mean"], bands["half_90"], NORMAL_90 * bands["epistemic"]
-    axis.fill_between(at, mean - half, mean + half, color=PALE_BLUE, lw=0, label=label("90 % interval, conformal"))
-    axis.fill_between(
-        at, mean - epistemic, mean + epistemic, color=PALE_ORANGE, lw=0, label=label("90 % interval, epistemic only")
-    )
-    axis.plot(at, mean, color=BLUE, lw=1.4, label=label("prediction"))
-    axis.plot(at, bands["y"], ".", color=INK, ms=2.2, label=label("observed"))
+def _draw_run(axis: Axes, bands: Bands) -> None:
+    at, mean = bands["at"], bands["mean"]
+    for half, colour, kind in (
+        (bands["half_90"], PALE_BLUE, "conformal"),
+        (NORMAL_90 * bands["epistemic"], PALE_ORANGE, "epistemic only"),
+    ):
+        axis.fill_between(at, mean - half, mean + half, color=colour, lw=0, label=f"90 % interval, {kind}")
+    axis.plot(at, mean, color=BLUE, lw=1.4, label="prediction")
+    axis.plot(at, bands["y"], ".", color=INK, ms=2.2, label="observed")
 
 
 def _bands(panel: dict) -> Bands:
@@ -172,11 +224,3 @@ def _print_score(axis: Axes, record: Record) -> None:
     if crps is not None:
         text = f"CRPS {crps:.3g}"
         axis.text(1, 1.01, text, transform=axis.transAxes, ha="right", va="bottom", fontsize=8, color=GREY)
-
-
-def _print_hidden_fraction(axis: Axes, mean: np.ndarray) -> None:
-    low, high = axis.get_ylim()
-    hidden = float(np.mean((mean < low) | (mean > high)))
-    if hidden > MAX_HIDDEN_FRACTION:
-        text = f"{100 * hidden:.0f} % of predictions are outside the panel"
-        axis.text(0, 1.01, text, transform=axis.transAxes, va="bottom", fontsize=8, color=ORANGE)

@@ -1,9 +1,10 @@
-"""The report as one HTML page that needs no other file."""
+"""The report as one HTML page that needs no other file, and as one Markdown page with figures as files."""
 
 import html
 import json
 from collections.abc import Sequence
 from importlib.resources import files
+from string import Template
 
 import numpy as np
 
@@ -11,99 +12,85 @@ from nsac.lab.grid.config import PROTOCOLS
 from nsac.lab.grid.sheet import Section
 from nsac.lab.grid.store import Record
 from nsac.lab.grid.table import SIGNIFICANCE_LEVEL, Row, table_rows
-from nsac.lab.report.notes import notes_of
-from nsac.lab.report.sections import links_html, sections_html
-from nsac.lab.report.summary import PROTOCOL_TEXT, Groups, group_records, lead, origin
-from nsac.lab.report.tables import overview_table, paper_comparison, task_table
+from nsac.lab.report.sections import links_html, report_sections, sections_html, sections_markdown, table_markdown
+from nsac.lab.report.summary import METRICS, PROTOCOL_TEXT, Groups, group_records, lead, notes_of, origin
+from nsac.lab.report.tables import metric_table, overview_table, paper_comparison, task_table
 from nsac.lab.studies.base import StudyRecord
 
-FIGURES = """<div class="pair">
-<figure class="reliability" data-of="{of}">
-<div class="controls">
-<select><option value="raw">raw</option><option value="calibrated">calibrated</option></select></div>
-<div class="plot"></div><div class="legend controls"></div>
-<figcaption>Reliability diagram over all seeds: the fraction of observed test values below the predicted 5 %, 10 %, ...
-quantile. A calibrated method lies on the dashed line.</figcaption>
-</figure>
-<figure class="bands" data-of="{of}">
-<div class="controls"><select></select><label><input type="checkbox"> sorted by prediction</label>
-<label><input type="checkbox"> residuals</label></div>
-<div class="plot"></div><div class="details"></div>
-<figcaption>Some observed test values (dots; orange: outside the interval), the predicted mean, its conformal 90 %
-interval (blue) and the 90 % interval of the epistemic uncertainty alone (orange band). Point at a dot for its
-numbers.</figcaption>
-</figure>
-</div>"""
-"""Interactive figures of one task and protocol, which the script fills."""
+MARKDOWN_METRICS = ("mse", "crps", "nll", "calibration_error", "coverage_90", "coverage_90_calibrated")
 
 
 def report_page(records: Sequence[Record], studies: Sequence[StudyRecord] = (), further: Sequence[Section] = ()) -> str:
-    """The page, with styles, script, data and images in it; it loads no other file.
+    """The HTML page, with styles, script, data and images in it; it loads no other file.
 
     Args:
         records: at least one; of one configuration per task, protocol, method and seed.
         studies: records of studies.
         further: further sections.
     """
-    rows, groups = table_rows(records), group_records(records)
+    rows, groups, blocks = table_rows(records), group_records(records), report_sections(records, studies, further)
     tasks = list(dict.fromkeys(task for task, _ in groups))
-    links = links_html(records, studies, further) + "".join(f'<a href="#{task}">{task}</a>' for task in tasks)
-    sections = "\n".join(_task_section(task, groups, rows) for task in tasks)
     data = json.dumps({f"{t} {p}": _figure_data(some) for (t, p), some in groups.items()}, allow_nan=False)
-    data = data.replace("</", "<\\/")  # a browser ends a script at the first closing tag, even inside a string
-    notes = "".join(f"<li>{html.escape(note)}</li>" for note in notes_of(records))
-    protocols = "".join(
-        f"<p class='text'><b>{protocol.capitalize()} protocol.</b> {html.escape(PROTOCOL_TEXT[protocol])}</p>"
-        for protocol in PROTOCOLS
+    protocols = [f"<b>{p.capitalize()} protocol.</b> {html.escape(PROTOCOL_TEXT[p])}" for p in PROTOCOLS]
+    return Template(_asset("report.html")).substitute(
+        css=_asset("report.css"),
+        script=_asset("report.js"),
+        lead=html.escape(lead(records)),
+        origin=html.escape(origin(records)),
+        links=links_html(blocks) + "".join(f'<a href="#{task}">{task}</a>' for task in tasks),
+        protocols="".join(f"<p class='text'>{text}</p>" for text in protocols),
+        level=SIGNIFICANCE_LEVEL,
+        overview=overview_table(groups, rows),
+        comparison=paper_comparison(rows),
+        sections=sections_html(blocks),
+        tasks="\n".join(_task_section(task, groups, rows) for task in tasks),
+        notes="".join(f"<li>{html.escape(note)}</li>" for note in notes_of(records)),
+        data=data.replace("</", "<\\/"),  # a browser ends a script at the first closing tag, even inside a string
     )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>NSAC: benchmark results</title>
-<link rel="icon" href="data:,">
-<style>{_asset("report.css")}</style>
-</head>
-<body>
-<h1>NSAC: benchmark results</h1>
-<p class="lead">{html.escape(lead(records))}</p>
-<p class="facts">{html.escape(origin(records))}</p>
-<nav><a href="#overview">overview</a><a href="#paper">paper</a>{links}<a href="#notes">notes</a></nav>
-<h2 id="overview">Overview</h2>
-{protocols}
-<p class="text">Mean over seeds. <b class="best">Bold</b> is the best of its column; blue is not significantly different
-from it (paired t-test over seeds, level {SIGNIFICANCE_LEVEL}, no correction for multiple comparisons).
-Click a heading to sort.</p>
-{overview_table(groups, rows)}
-<h2 id="paper">Comparison with the paper</h2>
-{paper_comparison(rows)}
-{sections_html(records, studies, further)}
-{sections}
-<h2 id="notes">Notes</h2>
-<ul class="notes">{notes}</ul>
-<footer>Generated by nsac bench report from the records; only the paper's numbers are entered by hand.</footer>
-<script type="application/json" id="data">{data}</script>
-<script>{_asset("report.js")}</script>
-</body>
-</html>
-"""
+
+
+def report_markdown(
+    records: Sequence[Record],
+    studies: Sequence[StudyRecord] = (),
+    folder: str = "figures",
+    further: Sequence[Section] = (),
+) -> str:
+    """The main tables, figures, studies and notes as a Markdown page.
+
+    Args:
+        records, studies, further: see `report_page`.
+        folder: of the figures, relative to the page.
+    """
+    rows, groups = table_rows(records), group_records(records)
+    blocks = [
+        "# Results",
+        f"Generated by `nsac bench report` from the records in `results/bench`.\n\n{lead(records)}",
+        "In each column, **bold** is the best mean and *italics* are not significantly different from it (paired "
+        f"t-test over seeds, level {SIGNIFICANCE_LEVEL}, no correction for multiple comparisons).",
+    ]
+    for protocol in PROTOCOLS:
+        if any(kind == protocol for _, kind in groups):
+            blocks.append(f"## {protocol.capitalize()} protocol\n\n{PROTOCOL_TEXT[protocol]}")
+            for metric in MARKDOWN_METRICS:
+                table = table_markdown(*metric_table(groups, rows, protocol, metric, _markdown_cell))
+                blocks.append(f"### {': '.join(METRICS[metric])}\n\n{table}")
+    blocks += sections_markdown(report_sections(records, studies, further), folder)
+    blocks.append("## Notes\n\n" + "\n".join(f"- {note}" for note in notes_of(records)))
+    return "\n\n".join(blocks) + "\n"
 
 
 def _task_section(task: str, groups: Groups, rows: Sequence[Row]) -> str:
     blocks = [f'<h2 id="{html.escape(task)}">{html.escape(task)}</h2>']
     for protocol in PROTOCOLS:
-        records = groups.get((task, protocol))
-        if not records:
-            continue
-        table = task_table(records, [r for r in rows if (r["task"], r["protocol"]) == (task, protocol)])
-        text, unit = html.escape(records[0].text), html.escape(records[0].unit)
-        sizes = ", ".join(f"{n} {split}" for split, n in records[0].rows.items())
-        blocks.append(
-            f"<h3>{protocol.capitalize()} protocol</h3><p class='text'>{text}</p>"
-            f"<p class='facts'>Rows: {sizes}. Unit of the scores: {unit}.</p>{table}"
-        )
-        blocks.append(FIGURES.format(of=html.escape(f"{task} {protocol}")))
+        if records := groups.get((task, protocol)):
+            table = task_table(records, [r for r in rows if (r["task"], r["protocol"]) == (task, protocol)])
+            text, unit = html.escape(records[0].text), html.escape(records[0].unit)
+            sizes = ", ".join(f"{n} {split}" for split, n in records[0].rows.items())
+            blocks.append(
+                f"<h3>{protocol.capitalize()} protocol</h3><p class='text'>{text}</p>"
+                f"<p class='facts'>Rows: {sizes}. Unit of the scores: {unit}.</p>{table}"
+            )
+            blocks.append(Template(_asset("figures.html")).substitute(of=html.escape(f"{task} {protocol}")))
     return "\n".join(blocks)
 
 
@@ -119,3 +106,17 @@ def _figure_data(records: Sequence[Record]) -> dict:
 
 def _asset(name: str) -> str:
     return (files("nsac.lab.report") / "assets" / name).read_text("utf-8")
+
+
+def _markdown_cell(row: Row | None, p: float | None) -> str:
+    """A mean; bold if it is the best (`p` is None), italics if it is not significantly different from the best."""
+    if row is None:
+        return ""
+    if row["mean"] is None:
+        return "not finite"
+    text = f"{row['mean']:.4g}" + ("" if row["std"] is None else f" ± {row['std']:.2g}")
+    if p is None:
+        text = f"**{text}**"
+    elif p >= SIGNIFICANCE_LEVEL:
+        text = f"*{text}*"
+    return text + ("" if row["paper"] is None else f" (paper {row['paper']:g})")

@@ -3,67 +3,74 @@
 import html
 from base64 import b64encode
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from nsac.lab.grid.sheet import Cell, Section, Sheet, Spread
 from nsac.lab.grid.store import Record
-from nsac.lab.report.gallery import Picture, pictures
+from nsac.lab.report.figures import Picture, pictures
+from nsac.lab.report.tables import html_table
 from nsac.lab.studies import STUDIES
 from nsac.lab.studies.base import Setting, StudyRecord, found, settings
 
 
-def links_html(records: Sequence[Record], studies: Sequence[StudyRecord], further: Sequence[Section] = ()) -> str:
-    """Links of the navigation bar."""
-    anchors = []
-    if pictures(records):
-        anchors.append("figures")
-    if studies:
-        anchors.append("studies")
-    anchors += [section.anchor for section in further]
-    return "".join(f'<a href="#{anchor}">{anchor}</a>' for anchor in anchors)
+class Block(NamedTuple):
+    """A section under a heading of some level, and pictures that are drawn when they are needed."""
+
+    level: int
+    section: Section
+    drawn: Sequence[Picture] = ()
 
 
-def sections_html(records: Sequence[Record], studies: Sequence[StudyRecord], further: Sequence[Section] = ()) -> str:
+def report_sections(
+    records: Sequence[Record], studies: Sequence[StudyRecord], further: Sequence[Section]
+) -> list[Block]:
     """Figures of the grid, one section per study that has a record, and the further sections."""
     blocks = []
     if drawn := pictures(records):
-        blocks.append('<h2 id="figures">Figures of the paper, from these records</h2>')
-        blocks += [_picture_html(picture) for picture in drawn]
+        blocks.append(Block(2, Section("figures", "Figures of the paper, from these records", "", ()), drawn))
     if studies:
-        blocks.append('<h2 id="studies">Studies</h2>')
+        blocks.append(Block(2, Section("studies", "Studies", "", ())))
     for name, study in STUDIES.items():
         if some := found(name, studies):
-            blocks.append(f"<h3>{html.escape(study.title)} ({html.escape(study.place)})</h3>")
-            blocks.append(f"<p class='facts'>{html.escape(_extent(name, some))}</p>")
-            blocks += [_picture_html(picture) for picture in pictures([], studies) if picture.group == name]
-            blocks += [_sheet_html(sheet) for sheet in study.sheets(some)]
-    for section in further:
-        blocks.append(f'<h2 id="{section.anchor}">{html.escape(section.title)}</h2>')
-        blocks.append(f'<p class="text">{html.escape(section.text)}</p>')
-        blocks += [_image_html(image.name, image.caption, image.content) for image in section.images]
-        blocks += [_sheet_html(sheet) for sheet in section.sheets]
-    return "\n".join(blocks)
+            section = Section("", f"{study.title} ({study.place})", _extent(name, some), study.sheets(some))
+            blocks.append(Block(3, section, [each for each in pictures([], studies) if each.group == name]))
+    return blocks + [Block(2, section) for section in further]
 
 
-def sections_markdown(
-    records: Sequence[Record], studies: Sequence[StudyRecord], folder: str, further: Sequence[Section] = ()
-) -> list[str]:
-    """The same sections, with figures as files in `folder`."""
-    blocks = []
-    if drawn := pictures(records):
-        blocks.append("## Figures of the paper, from these records")
-        blocks += [_picture_markdown(picture, folder) for picture in drawn]
-    if studies:
-        blocks.append("## Studies")
-    for name, study in STUDIES.items():
-        if some := found(name, studies):
-            blocks += [f"### {study.title} ({study.place})", _extent(name, some)]
-            blocks += [_picture_markdown(picture, folder) for picture in pictures([], studies) if picture.group == name]
-            blocks += [_sheet_markdown(sheet) for sheet in study.sheets(some)]
-    for section in further:
-        blocks += [f"## {section.title}", section.text]
-        blocks += [f"![{image.caption}]({folder}/{image.name}.png)\n\n*{image.caption}*" for image in section.images]
-        blocks += [_sheet_markdown(sheet) for sheet in section.sheets]
-    return blocks
+def links_html(blocks: Sequence[Block]) -> str:
+    """Links of the navigation bar."""
+    anchors = [block.section.anchor for block in blocks if block.section.anchor]
+    return "".join(f'<a href="#{anchor}">{anchor}</a>' for anchor in anchors)
+
+
+def sections_html(blocks: Sequence[Block]) -> str:
+    """The sections with their images inside."""
+    lines = []
+    for level, section, drawn in blocks:
+        anchor = f' id="{section.anchor}"' if section.anchor else ""
+        lines.append(f"<h{level}{anchor}>{html.escape(section.title)}</h{level}>")
+        if section.text:
+            lines.append(f'<p class="{"text" if level == 2 else "facts"}">{html.escape(section.text)}</p>')
+        lines += [_image_html(each.name, f"{each.place}. {each.caption}", each.png()) for each in drawn]
+        lines += [_image_html(image.name, image.caption, image.content) for image in section.images]
+        lines += [_sheet_html(sheet) for sheet in section.sheets]
+    return "\n".join(lines)
+
+
+def sections_markdown(blocks: Sequence[Block], folder: str) -> list[str]:
+    """The sections with their images as files in `folder`."""
+    lines = []
+    for level, section, drawn in blocks:
+        lines.append(f"{'#' * level} {section.title}")
+        if section.text:
+            lines.append(section.text)
+        captions = [(each.name, each.caption, f"{each.place}. {each.caption}") for each in drawn]
+        captions += [(image.name, image.caption, image.caption) for image in section.images]
+        lines += [f"![{short}]({folder}/{name}.png)\n\n*{caption}*" for name, short, caption in captions]
+        for sheet in section.sheets:
+            table = table_markdown(sheet.head, [[cell_text(cell) for cell in row] for row in sheet.rows])
+            lines.append(f"**{sheet.title}**\n\n{table}\n\n{sheet.note}")
+    return lines
 
 
 def table_markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -73,10 +80,8 @@ def table_markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def cell_text(cell: Cell, brief: bool = False) -> str:
     """A cell as text; `brief` leaves out standard deviations."""
-    if cell is None:
-        return ""
-    if isinstance(cell, str):
-        return cell
+    if cell is None or isinstance(cell, str):
+        return cell or ""
     if isinstance(cell, Spread):
         if cell.mean is None:
             return "not finite"
@@ -98,34 +103,16 @@ def _extent(study: str, some: Sequence[tuple[Setting, StudyRecord]]) -> str:
     return f"{len(records)} records, {minutes:.1f} minutes of one core{missing}."
 
 
-def _picture_html(picture: Picture) -> str:
-    return _image_html(picture.name, f"{picture.place}. {picture.caption}", picture.png())
-
-
 def _image_html(name: str, caption: str, content: bytes) -> str:
     text = html.escape(caption)
     image = f'<img alt="{text}" src="data:image/png;base64,{b64encode(content).decode()}">'
     return f'<figure class="picture" id="{name}">{image}<figcaption>{text}</figcaption></figure>'
 
 
-def _picture_markdown(picture: Picture, folder: str) -> str:
-    return f"![{picture.caption}]({folder}/{picture.name}.png)\n\n*{picture.place}. {picture.caption}*"
-
-
-def _sheet_markdown(sheet: Sheet) -> str:
-    rows = [[cell_text(cell) for cell in row] for row in sheet.rows]
-    return f"**{sheet.title}**\n\n{table_markdown(sheet.head, rows)}\n\n{sheet.note}"
-
-
 def _sheet_html(sheet: Sheet) -> str:
-    heads = "".join(f"<th><button>{html.escape(name)}</button></th>" for name in sheet.head)
-    lines = []
-    for row in sheet.rows:
-        kind = "ours" if row[0] == "nsac" else ""
-        lines.append(f'<tr class="{kind}">{"".join(_cell_html(cell) for cell in row)}</tr>')
-    table = f'<table class="sortable"><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+    lines = [("ours" if row[0] == "nsac" else "", [_cell_html(cell) for cell in row]) for row in sheet.rows]
     note = f"<p class='facts'>{html.escape(sheet.note)}</p>"
-    return f"<h4>{html.escape(sheet.title)}</h4><div class='scroll'>{table}</div>{note}"
+    return f"<h4>{html.escape(sheet.title)}</h4>{html_table(sheet.head, lines)}{note}"
 
 
 def _cell_html(cell: Cell) -> str:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nsac._torch import single_threaded
-from nsac.lab.grid.provenance import provenance
-from nsac.lab.grid.run import Stopwatch
+from nsac.lab.grid.run import Stopwatch, provenance
 from nsac.lab.grid.store import config_key
 from nsac.lab.studies import STUDIES
 from nsac.lab.studies.base import Outcome, Setting, StudyRecord, StudyStore

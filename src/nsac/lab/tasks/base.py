@@ -3,23 +3,20 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from nsac._checks import check_choice, check_int
-from nsac.methods import AbstractMethod, AbstractProblem
+from nsac.lab.datasets.store import present
+from nsac.methods import METHODS, AbstractMethod, AbstractProblem, fit
 from nsac.training import Data, TensorData, WindowData
 from nsac.uncertainty import Prediction, Scores
 
 Protocols = Literal["paper", "sound"]
-
 SPLITS = ("train", "validation", "calibration", "test")
-"""Names of a task's data splits."""
-
-Predict = Callable[[dict[str, Tensor]], Prediction]
-"""From a batch to its prediction, in the unit of the model."""
+Predict = Callable[[dict[str, Tensor]], Prediction]  # from a batch to its prediction, in the unit of the model
 
 
 class SplitData(Data, Protocol):
@@ -35,8 +32,7 @@ class TableSplit(TensorData):
 
     def __init__(self, shift: Tensor, scale: Tensor, **columns: Tensor):
         super().__init__(**columns)
-        self.shift = shift
-        self.scale = scale
+        self.shift, self.scale = shift, scale
 
     def unit(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The same shift and scale for every row."""
@@ -57,12 +53,10 @@ class WindowSplit(WindowData):
         return self.unit_shift + self.unit_scale * shift, self.unit_scale * scale
 
 
-@dataclass(frozen=True)
-class TaskBatch:
+class TaskBatch(NamedTuple):
     """Some rows of a split, and the conversion from the unit of the model to the unit of the scores."""
 
-    inputs: dict[str, Tensor]
-    """in the unit of the model; contains `y`"""
+    inputs: dict[str, Tensor]  # in the unit of the model; contains `y`
     shift: Tensor
     scale: Tensor
 
@@ -78,11 +72,7 @@ class TaskBatch:
 
 
 class GroupScores:
-    """The standard scores of all target entries and of each group of them, batch by batch.
-
-    Args:
-        entries: see `Task.entries`.
-    """
+    """The standard scores of all target entries and of each group of them (see `Task.entries`), batch by batch."""
 
     def __init__(self, entries: Mapping[str, Any]):
         self._entries = entries
@@ -95,10 +85,8 @@ class GroupScores:
 
     def table(self) -> dict[str, float]:
         """Scores by name, those of a group with its prefix."""
-        table = {}
-        for prefix, scores in self._scores.items():
-            table |= {f"{prefix}{name}": value for name, value in scores.table().items()}
-        return table
+        tables = {prefix: scores.table() for prefix, scores in self._scores.items()}
+        return {f"{prefix}{name}": value for prefix, table in tables.items() for name, value in table.items()}
 
 
 @dataclass(frozen=True)
@@ -108,20 +96,14 @@ class Task:
     name: str
     protocol: Protocols
     seed: int
-    text: str
-    """the protocol in one paragraph"""
-    unit: str
-    """unit of the scores"""
+    text: str  # the protocol in one paragraph
+    unit: str  # unit of the scores
     problem: AbstractProblem
     train: SplitData
-    validation: SplitData
-    """selects the weights"""
-    calibration: SplitData
-    """calibrates the intervals; nothing is selected with it"""
-    test: SplitData
-    """used once, for the scores"""
-    baselines: tuple[str, ...]
-    """baseline methods that every table shows beside the others"""
+    validation: SplitData  # selects the weights
+    calibration: SplitData  # calibrates the intervals; nothing is selected with it
+    test: SplitData  # used once, for the scores
+    baselines: tuple[str, ...]  # baseline methods that every table shows beside the others
     groups: Mapping[str, slice] = field(default_factory=dict)
     """named ranges of the targets' second axis that are also scored separately"""
 
@@ -147,13 +129,7 @@ class Task:
         return entries
 
     def score(self, predict: Predict, split: str = "test", batch_size: int = 256) -> dict[str, float]:
-        """Standard scores of one split, in the unit of the task.
-
-        Args:
-            predict: a batch to its prediction, in the unit of the model.
-            split: one of `SPLITS`.
-            batch_size: rows predicted at a time.
-        """
+        """Standard scores of one split, in the unit of the task; `batch_size` rows are predicted at a time."""
         scores = GroupScores(self.entries(split))
         for batch in self.batches(split, batch_size):
             scores.add(batch.restore(predict(batch.inputs)), batch.y)
@@ -167,8 +143,6 @@ class Task:
 Builder = Callable[[int], Task]
 TASKS: dict[tuple[str, str], Builder] = {}
 """(name, protocol) to the function from a seed to the task. Importing `nsac.lab.tasks` registers all tasks."""
-
-
 SOURCES = {"ettm1-24": ("ettm1",), "jena": ("jena-2020",), "pronostia": ("xjtu", "pronostia"), "hust": ("xjtu", "hust")}
 """Data sources of a task, where they are not the one source of the same name."""
 
@@ -185,14 +159,9 @@ def task(name: str, protocol: Protocols) -> Callable[[Builder], Builder]:
     return register
 
 
-def sources_of(name: str) -> tuple[str, ...]:
-    """Names of the data sources of a task."""
-    return SOURCES.get(name, (name,))
-
-
 def tasks_of(source: str) -> list[tuple[str, str]]:
     """Name and protocol of the tasks that use a data source."""
-    return [(name, protocol) for name, protocol in TASKS if source in sources_of(name)]
+    return [(name, protocol) for name, protocol in TASKS if source in SOURCES.get(name, (name,))]
 
 
 def load_task(name: str, protocol: Protocols = "sound", seed: int = 0) -> Task:
@@ -201,3 +170,25 @@ def load_task(name: str, protocol: Protocols = "sound", seed: int = 0) -> Task:
     check_choice(f"protocol of {name!r}", protocol, [p for known, p in TASKS if known == name])
     check_int("seed", seed, 0)
     return TASKS[name, protocol](seed)
+
+
+def baseline_scores(source: str, seed: int = 0) -> list[dict[str, Any]]:
+    """Test scores of the baselines on every task that uses a data source, except the tasks in `lacking`."""
+    rows, skipped = [], lacking(source)
+    for name, protocol in (key for key in tasks_of(source) if key not in skipped):
+        task = load_task(name, protocol, seed)  # pyright: ignore[reportArgumentType]
+        for method in task.baselines:
+            fitted = METHODS[method](task.problem)  # pyright: ignore[reportCallIssue]
+            fit(fitted, task.train, task.validation)
+            about = {"task": name, "protocol": protocol, "method": method, "unit": task.unit, "text": task.text}
+            rows.append({**about, **task.score_method(fitted)})
+    return rows
+
+
+def lacking(source: str) -> dict[tuple[str, str], list[str]]:
+    """Tasks that use a data source together with sources whose files are not present, and the names of those."""
+    absent = {
+        (name, protocol): [other for other in SOURCES.get(name, (name,)) if other != source and not present(other)]
+        for name, protocol in tasks_of(source)
+    }
+    return {key: others for key, others in absent.items() if others}

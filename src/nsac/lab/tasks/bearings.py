@@ -12,27 +12,15 @@ from nsac.lab.tasks.base import Protocols, TableSplit, Task, task
 from nsac.lab.tasks.tables import tensor
 from nsac.methods import TableProblem
 
-TRAINED = ("1_1", "1_2", "1_3")
-"""XJTU-SY bearings under operating condition 1 that the paper trains on."""
-
+TRAINED = ("1_1", "1_2", "1_3")  # XJTU-SY bearings under operating condition 1 that the paper trains on
 ZERO_SHOT = {"pronostia": ("1_2", "1_3", "1_4"), "hust": ("1",)}
 """Bearings of other rigs under their first operating condition."""
-
-ROLLING_WINDOWS = 50
-"""Windows of the rolling mean of a feature, up to the present one."""
-
-HEALTHY_WINDOWS = 200
-"""First windows of a run; their median is the healthy state that the run is compared with."""
-
-MIN_HEALTHY_SPREAD = 1e-3
-"""Lower bound of a feature's median absolute deviation in the healthy state."""
-
-BLOCK_WINDOWS = 250
-"""Consecutive windows that stay together when a run is divided between two splits."""
-
+ROLLING_WINDOWS = 50  # windows of the rolling mean of a feature, up to the present one
+HEALTHY_WINDOWS = 200  # first windows of a run; their median is the healthy state that the run is compared with
+MIN_HEALTHY_SPREAD = 1e-3  # lower bound of a feature's median absolute deviation in the healthy state
+BLOCK_WINDOWS = 250  # consecutive windows that stay together when a run is divided between two splits
 CLOCK_UNIT_WINDOWS = 10_000
 """Windows per unit of the clock: about one life, but the same for every bearing, so that it does not reveal the end."""
-
 _LABEL = (
     "The target is the non-linear degradation u^13.5 of `nsac.lab.datasets.vibration.degradation`, u the share of the "
     "file's rows so far, computed alike for all rigs, since the published labels differ from rig to rig. XJTU-SY files "
@@ -49,13 +37,12 @@ _PAPER = (
     "the test bearing's life is over, and the label is a function of it: this is what allows errors as small as the "
     "paper's. {split} " + _RANKS
 )
+_TRAINED = "Trained on XJTU-SY 1_1 to 1_3 (random 80 % of the windows; 10 % select the weights, 10 % calibrate), "
 _PAPER_SPLIT = {
     "xjtu": "Windows of XJTU-SY bearings 1_1 to 1_3 are shuffled with the seed, 70 % train, 10 % select the weights, "
     "10 % calibrate, 10 % test: neighbours overlap by half, so the test split is nearly known.",
-    "pronostia": "Trained on XJTU-SY 1_1 to 1_3 (random 80 % of the windows; 10 % select the weights, 10 % calibrate), "
-    "tested on PRONOSTIA 1_2, 1_3 and 1_4 as they are.",
-    "hust": "Trained on XJTU-SY 1_1 to 1_3 (random 80 % of the windows; 10 % select the weights, 10 % calibrate), "
-    "tested on the HUST bearing as it is, whose published label is linear.",
+    "pronostia": _TRAINED + "tested on PRONOSTIA 1_2, 1_3 and 1_4 as they are.",
+    "hust": _TRAINED + "tested on the HUST bearing as it is, whose published label is linear.",
 }
 _SOUND = (
     _LABEL + f"Each window but the first {ROLLING_WINDOWS} is a row: the features (logarithms of energy and standard "
@@ -64,18 +51,18 @@ _SOUND = (
     f"are fewer), and the number of windows so far over {CLOCK_UNIT_WINDOWS}: the size of a feature identifies the rig "
     "and not its wear, and nothing of the future and nothing about the end of life is known. {split} " + _RANKS
 )
+_ROTATED = (
+    "Of XJTU-SY 1_1 to 1_3 two bearings train and the third (the seed determines which) selects the weights and "
+    f"calibrates in alternating blocks of {BLOCK_WINDOWS} windows; "
+)
 _SOUND_SPLIT = {
     "xjtu": "One of the five bearings under operating condition 1 tests (the seed determines which), the next one "
     f"selects the weights and calibrates in alternating blocks of {BLOCK_WINDOWS} windows, the other three train.",
-    "pronostia": "Of XJTU-SY 1_1 to 1_3 two bearings train and the third (the seed determines which) selects the "
-    f"weights and calibrates in alternating blocks of {BLOCK_WINDOWS} windows; PRONOSTIA 1_2, 1_3 and 1_4 test.",
-    "hust": "Of XJTU-SY 1_1 to 1_3 two bearings train and the third (the seed determines which) selects the weights "
-    f"and calibrates in alternating blocks of {BLOCK_WINDOWS} windows; the HUST bearing tests.",
+    "pronostia": _ROTATED + "PRONOSTIA 1_2, 1_3 and 1_4 test.",
+    "hust": _ROTATED + "the HUST bearing tests.",
 }
-Rows = tuple[np.ndarray, np.ndarray]
-"""Inputs and labels."""
-Load = Callable[[str, str], Bearing]
-"""From rig and name to a run."""
+Rows = tuple[np.ndarray, np.ndarray]  # inputs and labels
+Load = Callable[[str, str], Bearing]  # from rig and name to a run
 
 
 def paper_rows(run: Bearing) -> Rows:

@@ -14,47 +14,29 @@ from nsac.lab.datasets.carracing import (
     load_recording,
     recordings_folder,
 )
-from nsac.lab.tasks.base import Task, task
+from nsac.lab.tasks.base import SPLITS, Task, task
 from nsac.methods import FrameProblem
 
 RECORDED = {"carracing": 30_000, "carracing-48102": 48_102}
 """Frames of the recording each task is trained on; the larger one is the paper's number."""
-FRAMES = 4
-"""Frames of a sequence."""
-COPIES = 2
-"""Copies of every training and validation row, each in its own shades; one epoch passes over all of them."""
-UNCHANGED_SHARE = 0.3
-"""Share of the copies that keep the recorded shades."""
+FRAMES = 4  # frames of a sequence
+COPIES = 2  # copies of every training and validation row, each in its own shades; one epoch passes over all of them
+UNCHANGED_SHARE = 0.3  # share of the copies that keep the recorded shades
 SHADE_KNOTS = (0.0, 78.0, 100.0, 108.0, 157.0, 166.0, 173.0, 181.0, 255.0)
 """Shades of a recorded frame: car and kerbs, road with its joints, background, patches of grass, kerbs."""
-RECOLOURED_ROWS = 64
-"""Rows that are recoloured at a time."""
+RECOLOURED_ROWS = 64  # rows that are recoloured at a time
 MIN_CONTRAST = 2.0
 """Added to the standard deviation of a field, in shades of grey, so that an even field is not scaled up to noise."""
-HELD_OUT_SHARES = (0.1, 0.1, 0.1)
-"""Shares of the laps for validation, calibration and test."""
-
+HELD_OUT_SHARES = (0.1, 0.1, 0.1)  # shares of the laps for validation, calibration and test
 PROBLEM = FrameProblem(1, 3, frames=FRAMES, stack="racing", size=(SIZE, SIZE))
 _TEXT = (
     "Behaviour cloning of a pure-pursuit expert in CarRacing-v3 that has access to the track: {frames} grey frames of "
     "84 x 84, {laps} laps (recording {digest}), one frame every 40 ms, with short steering offsets from which the "
     "expert recovers. The input is four frames; the targets are the expert's steering (-1 to 1), throttle and brake "
     "(0 to 1). Whole laps are split at random with the seed: 70 % train, 10 % validation, 10 % calibration, 10 % test. "
-    "Each training row has {copies} copies, most of them with the field in other shades of grey, the same for all "
+    f"Each training row has {COPIES} copies, most of them with the field in other shades of grey, the same for all "
     "methods; validation rows are of both kinds. Scores are of frames as recorded, over the three actions."
 )
-
-
-@task("carracing", "sound")
-def carracing(seed: int) -> Task:
-    """Cloning from the recording of 30,000 frames."""
-    return build("carracing", seed)
-
-
-@task("carracing-48102", "sound")
-def carracing_48102(seed: int) -> Task:
-    """Cloning from a recording as large as the paper's."""
-    return build("carracing-48102", seed)
 
 
 def build(name: str, seed: int) -> Task:
@@ -74,14 +56,11 @@ def clone_task(recording: Recording, seed: int, name: str = "carracing") -> Task
     splits = split_laps(recording.laps, seed)
     actions = recording.actions[splits["train"]]
     shift, scale = actions.mean(0), actions.std(0).clamp(min=1e-3)
-    copies = {"train": COPIES, "validation": COPIES}
-    data = {
-        split: Sequences(recording, rows, shift, scale, copies.get(split, 1), 10 * seed + i)
-        for i, (split, rows) in enumerate(splits.items())
-    }
-    text = _TEXT.format(
-        frames=len(recording), laps=len(recording.laps.unique()), digest=recording.digest, copies=COPIES
-    )
+    data = {}
+    for i, (split, rows) in enumerate(splits.items()):
+        copies = COPIES if split in ("train", "validation") else 1
+        data[split] = Sequences(recording, rows, shift, scale, copies, 10 * seed + i)
+    text = _TEXT.format(frames=len(recording), laps=len(recording.laps.unique()), digest=recording.digest)
     rows = data["train"], data["validation"], data["calibration"], data["test"]
     return Task(name, "sound", seed, text, "steering, gas and brake", PROBLEM, *rows, baselines=("mean",))
 
@@ -94,20 +73,15 @@ def split_laps(laps: Tensor, seed: int) -> dict[str, Tensor]:
     order = names[torch.from_numpy(np.random.default_rng(seed).permutation(len(names)))]
     sizes = [max(1, round(share * len(names))) for share in HELD_OUT_SHARES]
     *held_out, train = order.split([*sizes, len(names) - sum(sizes)])
-    splits = {"train": train, **dict(zip(("validation", "calibration", "test"), held_out, strict=True))}
-    return {name: torch.isin(laps, chosen).nonzero().squeeze(1) for name, chosen in splits.items()}
+    splits = zip(SPLITS, (train, *held_out), strict=True)
+    return {name: torch.isin(laps, chosen).nonzero().squeeze(1) for name, chosen in splits}
 
 
 class Sequences:
-    """Rows of a recording: the frames up to each, and the action; a split of a task.
+    """Some rows of a recording: the frames up to each, and the action; a split of a task.
 
-    Args:
-        recording: of the expert.
-        rows: numbers of the frames at which an action is predicted.
-        shift, scale: mean and standard deviation of the training actions.
-        copies: copies of each row; with more than one, most copies have other shades in all their frames. The shades
-            depend only on the row and the seed, so training can be interrupted and resumed.
-        seed: fixes the shades.
+    `shift` and `scale` standardise actions. With several copies of each row, most of them have other shades in all
+    their frames, which depend only on the row and the seed, so that training can be interrupted and resumed.
     """
 
     def __init__(
@@ -180,3 +154,7 @@ def recolour(frames: Tensor, tones: Tensor) -> Tensor:
         field = frames[rows, :, :FIELD]
         recoloured[rows, :, :FIELD] = tones[rows].gather(1, field.flatten(1).long()).view_as(field)
     return recoloured
+
+
+for _name in RECORDED:
+    task(_name, "sound")(lambda seed, name=_name: build(name, seed))

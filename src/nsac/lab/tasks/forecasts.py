@@ -2,8 +2,8 @@
 # pyright: reportArgumentType=false, reportAssignmentType=false
 # (the type checker takes a column of a frame for a frame, and unpacked splits for any argument)
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,54 +16,50 @@ from nsac.methods import WindowProblem
 from nsac.training import typical_change, window_ends
 
 
-@dataclass(frozen=True)
-class Setting:
-    """Splits, windows and unit of a forecasting task."""
+class Setting(NamedTuple):
+    """Splits and windows of a forecasting task."""
 
-    borders: Mapping[str, tuple[int, int]]
-    """first row of each split, and first row after it"""
+    borders: Sequence[int]  # first row of each split, and the row after the last
     lookback: int
     horizon: int
     targets: tuple[str, ...]
     step: pd.Timedelta
-    season: int
-    """rows of a day"""
-    min_max: bool
-    """whether scores are of values scaled to 0 to 1 by the training split, or standardised by it"""
-    history_before_split: bool
-    """whether windows of a split may begin in the split before it; their targets never do"""
 
 
 def build(name: str, protocol: Protocols, seed: int, frame: pd.DataFrame, setting: Setting, text: str) -> Task:
-    """The task of a series with the column `date`; no window crosses a gap, a repeated time or a missing value."""
+    """The task of a series with the column `date`; no window crosses a gap, a repeated time or a missing value.
+
+    Under the paper's protocol, scores are of values scaled to 0 to 1 by the training split, and windows lie inside
+    their split; under the sound one, scores are of standardised values, and windows may begin in the split before.
+    """
     raw = frame.drop(columns="date").to_numpy(float)
     complete: np.ndarray = ~np.isnan(raw).any(1)
-    first, stop = setting.borders["train"]
+    first, stop = setting.borders[:2]
     train = raw[first:stop][complete[first:stop]]
     mean, std = train.mean(0), train.std(0)
     values = tensor((raw - mean) / np.where(std > 0, std, 1.0))
     columns = list(frame.columns.drop("date"))
     targets = [columns.index(target) for target in setting.targets]
-    history = max(setting.lookback, setting.season)
-    ends = window_ends(segments(frame["date"], setting.step), history, setting.horizon, complete)
+    season = pd.Timedelta("1D") // setting.step
+    ends = window_ends(segments(frame["date"], setting.step), max(setting.lookback, season), setting.horizon, complete)
     inside = {}
-    for split, (first, stop) in setting.borders.items():
-        earliest = first if setting.history_before_split else first + setting.lookback
+    for split, first, stop in zip(SPLITS, setting.borders[:-1], setting.borders[1:], strict=True):
+        earliest = first + setting.lookback if protocol == "paper" else first
         inside[split] = ends[(ends + 1 >= earliest) & (ends + setting.horizon < stop)]
     change = typical_change(values, inside["train"], setting.horizon, targets)
-    low, span = mean[targets], std[targets]
-    if setting.min_max:
+    low, span, unit_name = mean[targets], std[targets], "training standard deviations"
+    if protocol == "paper":
+        unit_name = "min-max"
         low, span = train.min(0)[targets], np.ptp(train, 0)[targets]
         text += _MIN_MAX.format(span=span[0], square=span[0] ** 2)
     unit = tensor((mean[targets] - low) / span), tensor(std[targets] / span)
     calendar = tensor(standard_calendar(frame["date"]))
-    shape = setting.lookback, setting.horizon, targets, change, calendar, setting.season
+    shape = setting.lookback, setting.horizon, targets, change, calendar, season
     splits = {split: WindowSplit(*unit, values, inside[split], *shape) for split in SPLITS}
     problem = WindowProblem(
         len(columns), setting.horizon * len(targets), lookback=setting.lookback, calendar_dim=calendar.shape[1],
         targets=tuple(targets) if len(targets) > 1 else (),
     )  # fmt: skip
-    unit_name = "min-max" if setting.min_max else "training standard deviations"
     baselines = ("persistence", "seasonal", "ridge")
     return Task(name, protocol, seed, text, unit_name, problem, **splits, baselines=baselines)
 
@@ -75,10 +71,9 @@ def standard_calendar(dates: pd.Series) -> np.ndarray:
     return np.stack([np.sin(day), np.cos(day), np.sin(week), np.cos(week)], 1)
 
 
-def consecutive_splits(rows: int, *shares: float) -> dict[str, tuple[int, int]]:
-    """Borders of splits in time order, by their share of the rows; the last split has the rest."""
-    edges = [0, *(round(rows * share) for share in np.cumsum(shares)), rows]
-    return {split: (edges[i], edges[i + 1]) for i, split in enumerate(SPLITS)}
+def paper_borders(rows: int) -> list[int]:
+    """80 % train, 5 % validation, 5 % calibration, 10 % test, in time order."""
+    return [0, *(round(rows * share) for share in np.cumsum([0.8, 0.05, 0.05])), rows]
 
 
 _CHANGE = (
@@ -127,20 +122,14 @@ _QUARTER_HOUR, _TEN_MINUTES = pd.Timedelta("15min"), pd.Timedelta("10min")
 
 def ettm1_paper(seed: int, frame: pd.DataFrame) -> Task:
     """48 steps of the first 15,000 rows predict 24 of the oil temperature, scored in min-max units."""
-    borders = consecutive_splits(15000, 0.8, 0.05, 0.05)
-    setting = Setting(borders, 48, 24, ("OT",), _QUARTER_HOUR, 96, min_max=True, history_before_split=False)
+    setting = Setting(paper_borders(15000), 48, 24, ("OT",), _QUARTER_HOUR)
     return build("ettm1", "paper", seed, frame.iloc[:15000], setting, _ETTM1_PAPER)
 
 
 def ettm1_sound(seed: int, frame: pd.DataFrame, horizon: int = 96) -> Task:
     """The standard multivariate benchmark."""
-    month = 30 * 96
-    borders = {
-        "train": (0, 12 * month), "validation": (12 * month, 14 * month),
-        "calibration": (14 * month, 16 * month), "test": (16 * month, 20 * month),
-    }  # fmt: skip
-    variables = tuple(frame.columns.drop("date"))
-    setting = Setting(borders, 96, horizon, variables, _QUARTER_HOUR, 96, min_max=False, history_before_split=True)
+    borders = [30 * 96 * months for months in (0, 12, 14, 16, 20)]
+    setting = Setting(borders, 96, horizon, tuple(frame.columns.drop("date")), _QUARTER_HOUR)
     name = "ettm1" if horizon == 96 else f"ettm1-{horizon}"
     return build(name, "sound", seed, frame, setting, _ETTM1_SOUND.format(horizon=horizon))
 
@@ -148,8 +137,7 @@ def ettm1_sound(seed: int, frame: pd.DataFrame, horizon: int = 96) -> Task:
 def jena_paper(seed: int, frame: pd.DataFrame) -> Task:
     """48 steps predict 24 of the temperature, scored in min-max units."""
     frame = frame[["date", *JENA_COLUMNS]]
-    borders = consecutive_splits(len(frame), 0.8, 0.05, 0.05)
-    setting = Setting(borders, 48, 24, ("T (degC)",), _TEN_MINUTES, 144, min_max=True, history_before_split=False)
+    setting = Setting(paper_borders(len(frame)), 48, 24, ("T (degC)",), _TEN_MINUTES)
     return build("jena", "paper", seed, frame, setting, _JENA_PAPER)
 
 
@@ -158,9 +146,8 @@ def jena_sound(seed: int, frame: pd.DataFrame) -> Task:
     angle = np.deg2rad(frame["wd (deg)"])
     frame = frame[["date", *JENA_COLUMNS]].drop(columns="wd (deg)").assign(wd_sin=np.sin(angle), wd_cos=np.cos(angle))
     month = frame["date"].dt.month.where(frame["date"].dt.year == 2020, 13).to_numpy()
-    edges = np.searchsorted(month, [1, 8, 9, 10, 14])
-    borders = {split: (int(edges[i]), int(edges[i + 1])) for i, split in enumerate(SPLITS)}
-    setting = Setting(borders, 144, 24, ("T (degC)",), _TEN_MINUTES, 144, min_max=False, history_before_split=True)
+    borders = np.searchsorted(month, [1, 8, 9, 10, 14]).tolist()
+    setting = Setting(borders, 144, 24, ("T (degC)",), _TEN_MINUTES)
     return build("jena", "sound", seed, frame, setting, _JENA_SOUND)
 
 

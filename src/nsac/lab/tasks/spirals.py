@@ -1,5 +1,7 @@
 """Irregularly sampled spirals: observed in the first half, predicted at all times."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,16 +15,11 @@ SPLIT_ROWS = {
     "train": slice(0, 200), "validation": slice(200, 225), "calibration": slice(225, 250), "test": slice(250, 300),
 }  # fmt: skip
 """Spirals by number; each is generated independently."""
-
 GROUPS = {"interpolation": slice(0, 75), "extrapolation": slice(75, 150)}
 """Query points of the observed first half and of the unobserved second half."""
-
-QUERIES = 15
-"""Query points per training row; each spiral makes ten rows, so that a training step covers many spirals."""
-
+QUERIES = 15  # query points per training row; each spiral makes ten rows, so that a training step covers many spirals
 PROBLEM = SeriesProblem(2, 2, network=NetworkConfig(num_heads=2, topk=50))
 """Positions in, positions out; a query attends to all 50 observations, since they are noisy."""
-
 _TRAINING_ROWS = f"For training, each spiral's 150 queries are shuffled and divided into rows of {QUERIES}. "
 _PAPER = (
     "300 Archimedean spirals with 150 equally spaced points, all turning the same way, whose two parameters vary by "
@@ -40,8 +37,9 @@ _SOUND = (
 )
 
 
-def build(protocol: Protocols, seed: int, spirals: Spirals) -> Task:
-    """The task of given spirals; positions need no scaling."""
+def build(protocol: Protocols, seed: int, spirals: Spirals | None = None, **options: Any) -> Task:
+    """The task of given spirals, or of those that `make_spirals` makes with options; positions need no scaling."""
+    spirals = spirals or make_spirals(**options, generator=torch.Generator().manual_seed(seed))
     shift, scale = torch.tensor(0.0), torch.tensor(1.0)
     splits = {}
     for split, rows in SPLIT_ROWS.items():
@@ -70,14 +68,5 @@ def training_rows(data: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
     return {"x": x, "times": times, "y": y, "query_times": query_times}
 
 
-@task("spiral", "paper")
-def paper(seed: int) -> Task:
-    """2 % variation, one direction of rotation."""
-    generator = torch.Generator().manual_seed(seed)
-    return build("paper", seed, make_spirals(variation=0.02, noise=0.001, both=False, generator=generator))
-
-
-@task("spiral", "sound")
-def sound(seed: int) -> Task:
-    """20 % variation, both directions of rotation."""
-    return build("sound", seed, make_spirals(generator=torch.Generator().manual_seed(seed)))
+task("spiral", "paper")(lambda seed: build("paper", seed, variation=0.02, noise=0.001, both=False))
+task("spiral", "sound")(lambda seed: build("sound", seed))

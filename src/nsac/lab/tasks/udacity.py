@@ -9,28 +9,23 @@ from torch import Tensor
 
 from nsac.lab.datasets.store import DataError
 from nsac.lab.datasets.udacity import Drive, load_drive
-from nsac.lab.tasks.base import Task, task
+from nsac.lab.tasks.base import SPLITS, Task, task
 from nsac.methods import FrameProblem
 
-HEIGHT, WIDTH = 66, 200
-"""Size of a network input, in pixels."""
+HEIGHT, WIDTH = 66, 200  # of a network input, in pixels
 SKY_ROWS, BONNET_ROWS = 60, 25
 """Rows cropped from the top and the bottom of a frame of 160 rows: they do not show the road."""
-CAMERA_SHAPE = (160, 320, 3)
-"""Shape of the simulator's frames."""
+CAMERA_SHAPE = (160, 320, 3)  # shape of the simulator's frames
 BLOCK_FRAMES, GUARD_FRAMES = 200, 10
 """Consecutive frames that stay in one split, 20 seconds, and frames dropped at both ends of a block: neighbouring
 frames are almost equal."""
-COPIES = 8
-"""Copies of every training row, each augmented on its own; one epoch passes over all of them."""
+COPIES = 8  # copies of every training row, each augmented on its own; one epoch passes over all of them
 MAX_SHIFT, STEERING_PER_COLUMN = 16, 0.0032
 """Largest horizontal shift of a frame, in columns, and the change of the steering per column that corrects it."""
-MAX_LIFT = 5
-"""Largest vertical shift, in rows."""
+MAX_LIFT = 5  # largest vertical shift, in rows
 BRIGHTNESS, SHADOW = (0.7, 1.3), (0.4, 0.8)
 """Ranges of the factor on the brightness of a frame, and of the factor inside a shadow."""
 RGB_TO_YUV = np.array([[0.299, 0.587, 0.114], [-0.14713, -0.28886, 0.436], [0.615, -0.51499, -0.10001]])
-
 PROBLEM = FrameProblem(3, 1, frames=1, stack="pilot", size=(HEIGHT, WIDTH))
 _TEXT = (
     "Steering in the Udacity simulator from its centre camera, 5111 frames around the lake in 532 s: cropped, shrunk "
@@ -45,22 +40,15 @@ class FrameError(DataError):
     """A frame that is not a picture of the camera."""
 
 
-@task("udacity", "sound")
-def udacity(seed: int) -> Task:
-    """Steering around the lake."""
-    return road_task(seed)
-
-
 def road_task(seed: int, drive: Drive | None = None) -> Task:
     """Steering around the lake, split by blocks of time."""
     drive = drive or load_drive("lake")
     frames, steering = read_frames(drive), torch.tensor(drive.steering, dtype=torch.float32)
     splits = split_blocks(drive.segment, seed)
     scale = steering[splits["train"]].square().mean().sqrt()
-    data = {
-        name: Frames(frames, steering, rows, scale, COPIES if name == "train" else 1, seed)
-        for name, rows in splits.items()
-    }
+    data = {}
+    for name, rows in splits.items():
+        data[name] = Frames(frames, steering, rows, scale, COPIES if name == "train" else 1, seed)
     rows = data["train"], data["validation"], data["calibration"], data["test"]
     return Task("udacity", "sound", seed, _TEXT, "steering, -1 to 1", PROBLEM, *rows, baselines=("zero", "mean"))
 
@@ -74,25 +62,18 @@ def split_blocks(segment: np.ndarray, seed: int) -> dict[str, Tensor]:
         blocks += [block for block in pieces if len(block) > 3 * GUARD_FRAMES]
     order = np.random.default_rng(seed).permutation(len(blocks))
     sizes = [max(1, round(share * len(blocks))) for share in (0.1, 0.1, 0.2)]
-    names = ("validation", "calibration", "test", "train")
-    chosen = dict(zip(names, np.split(order, np.cumsum(sizes)), strict=True))
+    *held_out, train = np.split(order, np.cumsum(sizes))
     splits = {}
-    for name in ("train", "validation", "calibration", "test"):
-        inner = [blocks[i][GUARD_FRAMES:-GUARD_FRAMES] for i in sorted(chosen[name])]
+    for name, chosen in zip(SPLITS, (train, *held_out), strict=True):
+        inner = [blocks[i][GUARD_FRAMES:-GUARD_FRAMES] for i in chosen]
         splits[name] = torch.from_numpy(np.sort(np.concatenate(inner)))
     return splits
 
 
 class Frames:
-    """Rows of a drive: a frame and its steering; a split of a task.
+    """Some rows of a drive with frames, (n, 66, 200, 3), and steering, (n,), divided by `scale`; a split of a task.
 
-    Args:
-        frames: (n, 66, 200, 3), of the whole drive.
-        steering: (n,).
-        rows: numbers of the frames that belong to the split.
-        scale: root mean square of the training steering; 0 stays 0.
-        copies: copies of each row; with more than one, each is augmented, by row and seed alone.
-        seed: fixes the augmentation.
+    With several copies of each row, each is augmented, by row and seed alone.
     """
 
     def __init__(self, frames: Tensor, steering: Tensor, rows: Tensor, scale: Tensor, copies: int = 1, seed: int = 0):
@@ -189,3 +170,6 @@ def augment(frames: Tensor, steering: Tensor, by: Augmentation) -> tuple[Tensor,
     luma = (moved[..., 0] * light).clamp(0, 255).to(torch.uint8)
     turned = steering + STEERING_PER_COLUMN * by.right
     return torch.cat([luma.unsqueeze(-1), moved[..., 1:]], -1), torch.where(by.flip, -turned, turned).clamp(-1, 1)
+
+
+task("udacity", "sound")(road_task)
