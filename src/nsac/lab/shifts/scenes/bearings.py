@@ -29,14 +29,11 @@ a life: without noise the likelihood is unbounded and training diverges."""
 
 
 def _load(rig: str, bearing: str) -> tuple[np.ndarray, np.ndarray]:
-    """14 features and the label of a run.
-
-    Energy, frequency, kurtosis and standard deviation are positive and have long tails, so their logarithms are used.
-    The rig HUST has only a linear label.
-    """
+    """14 features and the label of a run; the rig HUST has only a linear label."""
     run = load_bearing(rig, bearing)
     x = run.features.copy()
     x[..., 3] += 3  # from excess kurtosis
+    # Energy, frequency, kurtosis and standard deviation are positive and have long tails.
     x[..., [0, 1, 3, 6]] = np.log(x[..., [0, 1, 3, 6]])
     return x.reshape(len(x), -1), run.linear if np.isnan(run.degradation).any() else run.degradation
 
@@ -48,9 +45,8 @@ def make_bearings(name: str, seed: int) -> Scene:
     runs = [_load(rig, bearing) for bearing in bearings]
     x = np.concatenate([features for features, _ in runs])
     y = np.concatenate([labels for _, labels in runs])
-    place = np.concatenate([np.arange(len(labels)) for _, labels in runs])
-    block = np.cumsum(place % BLOCK_WINDOWS == 0) - 1  # no block contains two bearings
-    within = place % BLOCK_WINDOWS
+    within = np.concatenate([np.arange(len(labels)) % BLOCK_WINDOWS for _, labels in runs])
+    block = np.cumsum(within == 0) - 1  # no block contains two bearings
     usable = (within >= MARGIN_WINDOWS) & (within < BLOCK_WINDOWS - MARGIN_WINDOWS)
     splits = []
     for size, blocks in zip((TABLE_ROWS, TEST_ROWS, TEST_ROWS), split_blocks(block, random), strict=True):
@@ -61,8 +57,8 @@ def make_bearings(name: str, seed: int) -> Scene:
         for rig, bearing in others:
             features, labels = _load(rig, bearing)
             rows = random.permutation(len(features))[:TEST_ROWS]
-            shifted[f"{kind}/{rig}-{bearing}"] = kind, features[rows], labels[rows]
+            shifted[f"{kind}/{rig}-{bearing}"] = kind, (features[rows], labels[rows])
     noise = LABEL_NOISE * splits[0][1].std()
-    splits = [(x, y + noise * random.standard_normal(len(y))) for x, y in splits]
-    shifted = {label: (kind, x, y + noise * random.standard_normal(len(y))) for label, (kind, x, y) in shifted.items()}
+    for _, y in (*splits, *(rows for _, rows in shifted.values())):
+        y += noise * random.standard_normal(len(y))
     return table_scene(name, seed, splits, shifted)

@@ -15,13 +15,11 @@ from nsac.training import TensorData
 TABLE_ROWS = 4000
 """Maximum number of training rows."""
 
+Rows = tuple[np.ndarray, np.ndarray]
+"""Inputs and targets."""
+
 LEFT_OUT = 0.15
 """Fraction of rows beyond the limit of a feature or of the target."""
-
-
-def _shuffled_features(x: np.ndarray, train: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    del train
-    return random.permuted(x, axis=0)
 
 
 def add_noise(x: np.ndarray, train: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -29,10 +27,6 @@ def add_noise(x: np.ndarray, train: np.ndarray, random: np.random.Generator) -> 
     del train
     size = np.exp(random.uniform(math.log(0.1), math.log(3), (len(x), *[1] * (x.ndim - 1))))
     return x + size * random.standard_normal(x.shape)
-
-
-def _box(x: np.ndarray, train: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    return random.uniform(train.min(0), train.max(0), x.shape)
 
 
 def cross_over(x: np.ndarray, train: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -53,27 +47,22 @@ def _recalibrated(x: np.ndarray, train: np.ndarray, random: np.random.Generator)
 
 
 TABLE_CHANGES: dict[str, Change] = {
-    "shuffled_features": _shuffled_features,
+    "shuffled_features": lambda x, train, random: random.permuted(x, axis=0),
     "noise": add_noise,
-    "box": _box,
+    "box": lambda x, train, random: random.uniform(train.min(0), train.max(0), x.shape),
     "crossover": cross_over,
     "recalibrated": _recalibrated,
 }
 """Kind of shift to the function that alters the inputs."""
 
 
-def table_scene(
-    name: str,
-    seed: int,
-    splits: list[tuple[np.ndarray, np.ndarray]],
-    shifted: dict[str, tuple[str, np.ndarray, np.ndarray]],
-) -> Scene:
+def table_scene(name: str, seed: int, splits: list[Rows], shifted: dict[str, tuple[str, Rows]]) -> Scene:
     """A scene from raw rows.
 
     Args:
         name, seed: of the scene.
-        splits: x and y of training, validation and test.
-        shifted: kind, x and y of each real shift, by its name. Shifts that alter inputs are added.
+        splits: rows of training, validation and test.
+        shifted: kind and rows of each real shift, by its name. Shifts that alter inputs are added.
     """
     train_x, train_y = splits[0]
     mean, std = train_x.mean(0), train_x.std(0)
@@ -83,7 +72,7 @@ def table_scene(
         return TensorData(x=tensor((x - mean) / std), y=tensor((y - y_mean) / y_std)[:, None])
 
     train, validation, inside = scaled(*splits[0]), scaled(*splits[1]), scaled(*splits[2])
-    outside = {label: Shift(kind, scaled(x, y)) for label, (kind, x, y) in shifted.items()}
+    outside = {label: Shift(kind, scaled(*rows)) for label, (kind, rows) in shifted.items()}
     x, known = inside.columns["x"].numpy(), train.columns["x"].numpy()
     for kind in SCENES[name]:
         if kind in TABLE_CHANGES:
@@ -109,11 +98,8 @@ def make_table(name: str, seed: int) -> Scene:
     size = min(TEST_ROWS, len(near) // 6)
     chosen = near[2 * size : 2 * size + TABLE_ROWS], near[:size], near[size : 2 * size]
     splits = [(rows[index, :-1], rows[index, -1]) for index in chosen]
-    shifted = {}
-    if len(far):
-        far = rows[far[:TEST_ROWS]]
-        shifted[kind] = kind, far[:, :-1], far[:, -1]
-    return table_scene(name, seed, splits, shifted)
+    far = rows[far[:TEST_ROWS]]
+    return table_scene(name, seed, splits, {kind: (kind, (far[:, :-1], far[:, -1]))} if len(far) else {})
 
 
 def _cluster(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -135,15 +121,9 @@ def _side(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
     raise ValueError("`rows` must have a feature with a limit that leaves out 10 to 20 % of the rows. Got none.")
 
 
-def _top(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Rows with the largest targets."""
-    del random
-    return rows[:, -1] > np.quantile(rows[:, -1], 1 - LEFT_OUT)
-
-
 LEAVE_OUT: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = {
     "left_out_cluster": _cluster,
     "left_out_side": _side,
-    "left_out_target": _top,
+    "left_out_target": lambda rows, random: rows[:, -1] > np.quantile(rows[:, -1], 1 - LEFT_OUT),
 }
 """Kind to the function that marks the rows left out of training."""
