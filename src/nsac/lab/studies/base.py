@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -14,9 +13,6 @@ from matplotlib.figure import Figure
 from nsac.lab.grid.config import ConfigError
 from nsac.lab.grid.sheet import Sheet
 from nsac.lab.grid.store import AbstractRecord, AbstractStore, config_key
-
-RESULTS = Path("results/studies")
-"""Default folder of the records."""
 
 DIGITS = 5
 """Significant digits of numbers that are only drawn."""
@@ -45,9 +41,6 @@ class StudyStore(AbstractStore[StudyRecord]):
     """Records of studies."""
 
     kind, format, command = StudyRecord, "nsac-study", "nsac bench study"
-
-    def __init__(self, folder: str | Path = RESULTS):
-        super().__init__(folder)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Study of freezing the gates between updates: the paper's Table 3 and Figure 7."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ LABELS = {
     "std_max_error": "std: largest error",
     "bound_use": "error / bound",
 }
-"""Fields of `FrozenErrors` and their names in the table: first those that the paper has, in its order."""
+"""Numbers of `frozen_errors` and their names in the table: first those that the paper has, in its order."""
 
 
 def run(config: dict[str, Any]) -> Outcome:
@@ -33,7 +32,7 @@ def run(config: dict[str, Any]) -> Outcome:
     layer = trained_layer(config["seed"], config["steps"])
     metrics = {}
     for regime, errors in frozen_errors(layer, config["updates"]).items():
-        metrics |= {f"{regime}_{field}": value for field, value in asdict(errors).items()}
+        metrics |= {f"{regime}_{field}": value for field, value in errors.items()}
     series = step_series(layer, config["updates"])
     return Outcome(metrics, {name: rounded(values) for name, values in series.items()})
 
@@ -44,12 +43,9 @@ def sheets(found: Found) -> list[Sheet]:
     for field, label in LABELS.items():
         row: list = [label]
         for regime in REGIMES:
-            row.append(spread(record.metrics[f"{regime}_{field}"] for _, record in found))
-            row.append(paper[regime].get(field))
+            row += [spread(record.metrics[f"{regime}_{field}"] for _, record in found), paper[regime].get(field)]
         rows.append(row)
-    head = ["in %"]
-    for regime in REGIMES:
-        head += [regime, "paper"]
+    head = ["in %", *(name for regime in REGIMES for name in (regime, "paper"))]
     return [Sheet("Error of freezing the gates", head, rows, _NOTE)]
 
 
@@ -61,40 +57,31 @@ _NOTE = (
 )
 
 
+@rc_context(STYLE)
 def draw(found: Found) -> Figure:
-    """The response to a step change in one head of the first layer."""
-    return step_figure(found[0][1].series)
-
-
-def step_figure(series: Mapping[str, Sequence[float]]) -> Figure:
-    """The figure of `frozen_gates.step_series`: a step change under varying and frozen gates."""
-    lines = {name: np.array(values) for name, values in series.items()}
-    with rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 8.4), layout="constrained")
-        panels = figure.subplots(6, 1, sharex=True, height_ratios=[2, 2, 2, 2, 5, 3])
-        for panel in panels:
-            panel.grid(axis="x", color="0.92")
-            panel.locator_params(axis="y", nbins=4)
-        panels[0].plot(lines["time"], lines["signal"], color=GREY)
-        panels[0].set(ylabel="drive $u$")
-        _draw_gates(panels[1:4], lines)
-        _draw_logit(panels[4], lines)
-        _draw_error(panels[5], lines)
-        panels[-1].set(xlabel="internal time $s$", xlim=(0, 1))
-        figure.align_ylabels(panels)
-        figure.legend(*panels[4].get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    return figure
-
-
-def _draw_gates(panels: Sequence[Axes], lines: Mapping[str, np.ndarray]) -> None:
+    """The response to a step change in one head of the first layer, under varying and frozen gates."""
+    lines = {name: np.array(values) for name, values in found[0][1].series.items()}
+    figure = Figure(figsize=(7.2, 8.4), layout="constrained")
+    panels = figure.subplots(6, 1, sharex=True, height_ratios=[2, 2, 2, 2, 5, 3])
+    for panel in panels:
+        panel.grid(axis="x", color="0.92")
+        panel.locator_params(axis="y", nbins=4)
+    panels[0].plot(lines["time"], lines["signal"], color=GREY)
+    panels[0].set(ylabel="drive $u$")
     starts = np.linspace(0, 1, len(lines["held_phi"]) + 1)
     names = {"phi": r"target $\phi$", "kappa": r"rate $\kappa$", "psi": r"noise $\psi$"}
-    for panel, (gate, name) in zip(panels, names.items(), strict=True):
+    for panel, (gate, name) in zip(panels[1:4], names.items(), strict=True):
         panel.plot(lines["time"], lines[gate], color=BLUE)
         panel.stairs(lines[f"held_{gate}"], starts, baseline=None, color=ORANGE, linestyle="--", linewidth=1.5)
         panel.set(ylabel=name)
         panel.ticklabel_format(axis="y", useOffset=False)  # gates differ in scale, so ticks show the full values
         panel.margins(y=0.2)
+    _draw_logit(panels[4], lines)
+    _draw_error(panels[5], lines)
+    panels[-1].set(xlabel="internal time $s$", xlim=(0, 1))
+    figure.align_ylabels(panels)
+    figure.legend(*panels[4].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return figure
 
 
 def _draw_logit(panel: Axes, lines: Mapping[str, np.ndarray]) -> None:
@@ -116,13 +103,9 @@ def _draw_error(panel: Axes, lines: Mapping[str, np.ndarray]) -> None:
     panel.legend(loc="upper right", ncols=2)
 
 
-STUDY = Study(
-    "freezing",
-    "Error of freezing the gates between updates",
-    "Table 3, Figure 7",
+_CAPTION = (
     "A step change in one head of a trained layer: the drive signal, the varying and the frozen gates, the logit, and "
-    "the error of freezing.",
-    run,
-    sheets,
-    draw,
+    "the error of freezing."
 )
+_TITLE = "Error of freezing the gates between updates"
+STUDY = Study("freezing", _TITLE, "Table 3, Figure 7", _CAPTION, run, sheets, draw)
