@@ -22,14 +22,11 @@ View = Callable[[Batch], Tensor]
 Detector = Callable[[Data], Tensor]
 """From data to one score per row; larger means more novel."""
 
-NEIGHBOUR_ROWS = 2000
-"""Maximum number of training rows among which neighbours are searched."""
+NEIGHBOUR_ROWS, GP_ROWS = 2000, 500
+"""Maximum numbers of training rows among which neighbours are searched, and of the Gaussian process."""
 
 NEIGHBOUR = 5
 """Rank of the neighbour whose distance is the score."""
-
-GP_ROWS = 500
-"""Maximum number of training rows of the Gaussian process."""
 
 
 def flat_inputs(batch: Batch) -> Tensor:

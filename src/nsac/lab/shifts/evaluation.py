@@ -35,14 +35,13 @@ def evaluate(
         means = torch.cat([near.mean_draws.flatten(1), far.mean_draws.flatten(1)], 1)
         log_stds = torch.cat([near.log_std_draws.flatten(1), far.log_std_draws.flatten(1)], 1)
         both, both_y = Prediction(means, log_stds), torch.cat([near_y.flatten(), far_y.flatten()])
-        scores = detection(_std_per_row(near.epistemic), _std_per_row(far.epistemic))
-        total = detection(_std_per_row(near.variance), _std_per_row(far.variance))
-        scores |= {f"{name}_total": score for name, score in total.items()}
-        for by, suffix in (("epistemic", ""), ("std", "_total")):
-            scores[f"ause{suffix}"] = ause(both, both_y, by)
-            scores[f"error_correlation{suffix}"] = error_correlation(both, both_y, by)
-        scores["extreme"] = (far.log_std_draws.abs() >= LOG_STD_LIMIT).double().mean().item()
-        records.append({**head, **scores, **_score(far, far_y), **inside})
+        record = head | _score(far, far_y) | inside
+        record["extreme"] = (far.log_std_draws.abs() >= LOG_STD_LIMIT).double().mean().item()
+        for variance, by, suffix in (("epistemic", "epistemic", ""), ("variance", "std", "_total")):
+            scores = detection(_std_per_row(getattr(near, variance)), _std_per_row(getattr(far, variance)))
+            scores |= {"ause": ause(both, both_y, by), "error_correlation": error_correlation(both, both_y, by)}
+            record |= {f"{name}{suffix}": score for name, score in scores.items()}
+        records.append(record)
     return records
 
 

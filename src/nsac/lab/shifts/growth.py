@@ -23,17 +23,17 @@ TASKS = ("kin8nm", "concrete", "power-plant")
 
 @dataclass(frozen=True)
 class GrowthRun:
-    """Test results of a model of a share of the training rows, in standard deviations of the target."""
+    """Test results of a model of a share of the training rows, in standard deviations of the target.
+
+    `epistemic` and `aleatoric` are roots of mean variances, `error` is the root mean square error.
+    """
 
     task: str
     share: float
     seed: int
     epistemic: float
-    """root of the mean epistemic variance"""
     aleatoric: float
-    """root of the mean aleatoric variance"""
     error: float
-    """root mean square error"""
 
 
 def run_growth(task_name: str, share: float, seed: int = 0) -> GrowthRun:

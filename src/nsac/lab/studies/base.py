@@ -14,9 +14,6 @@ from nsac.lab.grid.config import ConfigError
 from nsac.lab.grid.sheet import Sheet
 from nsac.lab.grid.store import AbstractRecord, AbstractStore, config_key
 
-DIGITS = 5
-"""Significant digits of numbers that are only drawn."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRecord(AbstractRecord):
@@ -57,7 +54,7 @@ class Setting:
 
     study: str
     sweep: str
-    """name of the sweep it belongs to"""
+    """name of the sweep it belongs to, for tables and figures"""
     point: dict[str, Any]
     """values of what the sweep varies"""
     config: dict[str, Any]
@@ -131,7 +128,7 @@ def found(study: str, records: Iterable[StudyRecord]) -> list[tuple[Setting, Stu
 
 
 def rounded(values: Any) -> Any:
-    """Numbers of a figure, in nested lists, rounded to `DIGITS`."""
+    """Numbers in nested lists, rounded to five significant digits, for they are only drawn."""
     if isinstance(values, list | tuple):
         return [rounded(value) for value in values]
-    return float(f"{values:.{DIGITS}g}")
+    return float(f"{values:.5g}")

@@ -48,12 +48,8 @@ def measure(predict: Predict, input_dim: int, config: dict[str, Any]) -> dict[st
 
     `memory` is the peak of the first pass minus what the process held before, in megabytes. `seconds` is the mean over
     the later passes and `seconds_std` its standard deviation; if there is only the first pass, `seconds` is its time.
-
-    Args:
-        predict: the prediction.
-        input_dim: size of an observation.
-        config: `length` and `seed` of the sequence, maximum number `passes` of later passes, and seconds `enough` in
-            total, after which no further pass starts.
+    `config` has the `length` and the `seed` of the sequence, the maximum number `passes` of later passes, and the
+    total seconds `enough`, after which no further pass starts.
     """
     x = torch.randn(1, config["length"], input_dim, generator=torch.Generator().manual_seed(config["seed"]))
     predict(x[:, :WARM_UP_LENGTH])
@@ -115,12 +111,11 @@ def sheets(found: Found) -> list[Sheet]:
         ours = [Spread(seconds, metrics["seconds_std"]), ratio, *(metrics[name] for name in names)]
         theirs = [Spread(*printed["seconds"]) if printed else None, *(printed.get(name) for name in names)]
         rows.append((method, *ours, *theirs))
-    return [Sheet("Prediction of one sequence of 1000 observations at all observation times", _HEAD, rows, _NOTE)]
+    units = ("seq/s", "MB", "params")
+    head = ("method", "s", "ratio", *units, *(f"{unit}, paper" for unit in ("s", *units)))
+    return [Sheet("Prediction of one sequence of 1000 observations at all observation times", head, rows, _NOTE)]
 
 
-_HEAD = (
-    "method", "s", "ratio", "seq/s", "MB", "params", "s, paper", "seq/s, paper", "MB, paper", "params, paper",
-)  # fmt: skip
 _NOTE = (
     "Times (s) are CPU seconds of one thread, mean and standard deviation of five passes; each method runs in its own "
     "process. Ratio is the time relative to nsac. MB is the peak memory of a prediction minus the memory that the "

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,13 +38,11 @@ class SpiralRun:
         return halves
 
 
-@dataclass(frozen=True)
-class Demo:
-    """Result of the demonstration."""
+class Demo(NamedTuple):
+    """Result of the demonstration; `rows` has the scores of each method and half of the spirals."""
 
     run: SpiralRun
     rows: list[dict]
-    """scores, one row per method and half of the spirals"""
 
 
 def run_demo(steps: int = 1000, seed: int = 0, report: Callable[[Progress], None] | None = None) -> Demo:

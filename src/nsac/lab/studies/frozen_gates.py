@@ -13,6 +13,7 @@ range of a head's internal time; the query is 0. The gates of a layer become fun
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,9 +29,6 @@ CELLS_PER_UPDATE = 50
 JUMP_TIMES, STEP_VALUES = (0.22, 0.47, 0.71), (-0.8, 0.6, -0.3, 0.9)
 """The step signal. A jump at the start of an update would cause no error; none of the default 20 updates starts at
 one."""
-
-CELLS_PER_POINT = 2
-"""Cells per point of a figure."""
 
 ROUNDING_TOLERANCE = 1e-12
 """Added to a bound before an error is divided by it: where no gate moves, both are 0 up to rounding."""
@@ -86,7 +84,7 @@ def step_series(layer: NSAC, updates: int = 20) -> dict[str, list[float]]:
     series = {}
     for name, values in response.items():
         line = values if values.ndim == 1 else values[:, head]
-        series[name] = (line if name.startswith("held_") else line[CELLS_PER_POINT - 1 :: CELLS_PER_POINT]).tolist()
+        series[name] = (line if name.startswith("held_") else line[1::2]).tolist()
     return series
 
 
@@ -158,11 +156,9 @@ def _bound_use(response: dict[str, Tensor]) -> float:
     # The left end of the first cell is 0, so its middle is used: over [0, h] the constant L h/2 has the same integral
     # as L s.
     left = (since - dt).clamp(min=dt / 2)[:, None]
-    slopes = [((varying[name] - frozen[name]).abs() / left).amax(0) for name in Lipschitz._fields]
-    columns = torch.stack([frozen["kappa"], frozen["psi"], (start - frozen["phi"]).abs(), *slopes], 1).tolist()
-    bounds = [frozen_bounds(since, kappa, psi, c_mu, Lipschitz(*slope)) for kappa, psi, c_mu, *slope in columns]
-    mean_bound = torch.stack([bound[0] for bound in bounds], 1)
-    var_bound = torch.stack([bound[1] for bound in bounds], 1)
+    slopes: Any = {name: ((varying[name] - frozen[name]).abs() / left).amax(0) for name in GATES}
+    values: Any = {"kappa0": frozen["kappa"], "psi0": frozen["psi"], "c_mu": (start - frozen["phi"]).abs()}
+    mean_bound, var_bound = frozen_bounds(since[:, None], **values, slope=Lipschitz(**slopes))
     mean_use = (mean - frozen_mean).abs() / (mean_bound + ROUNDING_TOLERANCE)
     var_use = (var - frozen_var).abs() / (var_bound + ROUNDING_TOLERANCE)
     return 100 * max(mean_use.max().item(), var_use.max().item())

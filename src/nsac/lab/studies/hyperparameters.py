@@ -7,7 +7,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator
 
 from nsac.lab.grid.sheet import Sheet, spread
 from nsac.lab.grid.table import paper_table
@@ -23,16 +23,6 @@ from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, STYLE
 
 SCORES = ("mse", "mae", "crps", "nll", "coverage_90")
 """Scores that a record keeps, of all queries and of each half."""
-
-NAMES = {
-    "num_heads": "heads",
-    "sparsity": "sparsity",
-    "topk": "top-K",
-    "draws": "draws",
-    "ood_mean": "mean of the perturbation",
-    "ood_std": "std of the perturbation",
-}
-"""Varied hyperparameters, and their names in tables and figures."""
 
 JUDGED_BY_MSE = ("num_heads", "sparsity", "topk")
 """The other hyperparameters are judged by CRPS, as in the paper."""
@@ -58,16 +48,16 @@ def sheets(found: Found) -> list[Sheet]:
     """The best value of each hyperparameter beside the paper's, and one row per value with its errors and CRPS."""
     rows, best = [], []
     scores = [f"{half}_{score}" for half in GROUPS for score in ("mse", "mae")] + ["crps"]
-    for name, points in _sweeps(found).items():
+    for (title, name), points in _sweeps(found).items():
+        finite, metric = {}, next(iter(_judged_by(name)))
         for value, records in points.items():
-            means = [spread(record.metrics[score] for record in records) for score in scores]
-            rows.append((NAMES[name], value, len(records), *means))
-        metric = _judged_by(name)[0]
-        means = {value: spread(record.metrics[metric] for record in records).mean for value, records in points.items()}
-        finite = {value: mean for value, mean in means.items() if mean is not None}
+            means = {score: spread(record.metrics[score] for record in records) for score in scores}
+            rows.append((title, value, len(records), *means.values()))
+            if means[metric].mean is not None:
+                finite[value] = means[metric].mean
         if finite:
             lowest = min(finite, key=finite.__getitem__)
-            best.append((NAMES[name], metric.replace("_", " "), lowest, paper_table("figure_8")[name]))
+            best.append((title, metric.replace("_", " "), lowest, paper_table("figure_8")[name]))
     head = ("parameter", "value", "n", "MSE, interp.", "MAE, interp.", "MSE, extrap.", "MAE, extrap.", "CRPS")
     return [
         Sheet("Best values", ("parameter", "metric", "best, ours", "best, paper"), best, _BEST_NOTE),
@@ -95,11 +85,16 @@ def draw(found: Found) -> Figure:
     figure = Figure(figsize=(11.5, 3.4 * rows), layout=ConstrainedLayoutEngine(hspace=0.08))
     panels = figure.subplots(rows, 3, squeeze=False).flat
     handles: dict[str, Any] = {}
-    for letter, axis, (name, points) in zip("ABCDEFGH", panels, sweeps.items(), strict=False):
-        for metric, colour in zip(_judged_by(name), (BLUE, ORANGE), strict=False):
-            _line(axis, points, metric, colour)
+    for letter, axis, ((title, name), points) in zip("ABCDEFGH", panels, sweeps.items(), strict=False):
+        for metric, colour in _judged_by(name).items():
+            means: list = [spread(record.metrics[metric] for record in records).mean for records in points.values()]
+            label = metric.removesuffix("_mse").replace("crps", "both halves")
+            axis.plot(list(points), means, "-", color=colour, label=label)
+            for value, records in points.items():
+                scores = [record.metrics[metric] for record in records]
+                axis.plot([value] * len(scores), scores, "o", color=colour, ms=3.5, alpha=0.6)
         axis.axvline(paper_table("figure_8")[name], color=GREY, lw=1, ls=":", label="named by the paper")
-        axis.set(title=f"{letter}  {NAMES[name]}", ylabel="MSE" if name in JUDGED_BY_MSE else "CRPS")
+        axis.set(title=f"{letter}  {title}", ylabel="MSE" if name in JUDGED_BY_MSE else "CRPS")
         _scale(axis, name, list(points))
         handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     for axis in panels:
@@ -108,27 +103,18 @@ def draw(found: Found) -> Figure:
     return figure
 
 
-def _sweeps(found: Found) -> dict[str, dict[Any, list]]:
-    """Records of each value of each varied hyperparameter."""
-    sweeps: dict[str, dict[Any, list]] = {}
+def _sweeps(found: Found) -> dict[tuple[str, str], dict[Any, list]]:
+    """Title and hyperparameter of each sweep to the records of each value."""
+    sweeps: dict[tuple[str, str], dict[Any, list]] = {}
     for setting, record in found:
         for name, value in setting.point.items():
-            sweeps.setdefault(name, {}).setdefault(value, []).append(record)
-    return {name: dict(sorted(points.items())) for name, points in sweeps.items()}
+            sweeps.setdefault((setting.sweep, name), {}).setdefault(value, []).append(record)
+    return {sweep: dict(sorted(points.items())) for sweep, points in sweeps.items()}
 
 
-def _judged_by(name: str) -> tuple[str, ...]:
-    return tuple(f"{half}_mse" for half in GROUPS) if name in JUDGED_BY_MSE else ("crps",)
-
-
-def _line(axis: Axes, points: dict[Any, list], metric: str, colour: str) -> None:
-    colour = INK if metric == "crps" else colour
-    means: list = [spread(record.metrics[metric] for record in records).mean for records in points.values()]
-    label = metric.removesuffix("_mse").replace("crps", "both halves")
-    axis.plot(list(points), means, "-", color=colour, label=label)
-    for value, records in points.items():
-        scores = [record.metrics[metric] for record in records]
-        axis.plot([value] * len(scores), scores, "o", color=colour, ms=3.5, alpha=0.6)
+def _judged_by(name: str) -> dict[str, str]:
+    """Metrics and their colours."""
+    return {"interpolation_mse": BLUE, "extrapolation_mse": ORANGE} if name in JUDGED_BY_MSE else {"crps": INK}
 
 
 def _scale(axis: Axes, name: str, values: list) -> None:
@@ -136,12 +122,11 @@ def _scale(axis: Axes, name: str, values: list) -> None:
         axis.set_yscale("log")
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_formatter(NullFormatter())
     else:
         axis.set_ylim(bottom=0)
     if name in ("num_heads", "topk"):
         axis.set_xscale("log", base=2)
-    axis.set_xticks(values, [f"{value:g}" for value in values], minor=False)
+    axis.set_xticks(values, [f"{value:g}" for value in values])
     axis.minorticks_off()
 
 

@@ -54,7 +54,7 @@ def draw(found: Found) -> Figure:
             axis.plot(*zip(*points, strict=True), "o-", ms=4, color=colour, label=f"top-{k}")
         axis.set(title=title, xlabel="tokens", xscale="log", yscale="log")
         axis.grid(color="0.93")
-        axis.set_xticks(lengths, [f"{n:,}" for n in lengths], minor=False)
+        axis.set_xticks(lengths, [f"{n:,}" for n in lengths])
         axis.minorticks_off()
         axis.yaxis.set_major_formatter("{x:g}")
     panels[0].legend(loc="upper left")

@@ -11,9 +11,8 @@ from nsac.lab.shifts.scenes.base import CONFIRMING as CONFIRMING
 from nsac.lab.shifts.scenes.base import REPORTED as REPORTED
 from nsac.lab.shifts.scenes.base import SCENES, Scene
 from nsac.lab.shifts.scenes.base import scenes as scenes
-from nsac.lab.shifts.scenes.bearings import RUNS, make_bearings
 from nsac.lab.shifts.scenes.spirals import make_spiral
-from nsac.lab.shifts.scenes.tables import make_table
+from nsac.lab.shifts.scenes.tables import RUNS, make_bearings, make_table
 from nsac.lab.shifts.scenes.windows import make_windows
 
 

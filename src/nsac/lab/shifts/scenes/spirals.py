@@ -63,7 +63,8 @@ class _Spirals:
 
 def make_spiral(name: str, seed: int) -> Scene:
     """Spirals of one direction of rotation, queried at times of the observed half."""
-    random, noise, n = generator_of(name, seed), 0.05 if name.endswith("/noisy") else 0.02, sum(SPIRALS)
+    noise = 0.05 if name.endswith("/noisy") else 0.02
+    random, n = generator_of(name, seed), sum(SPIRALS)
     drawn = make_spirals(n, noise=noise, generator=torch.Generator().manual_seed(int(random.integers(2**31))))
     time = drawn.query_times.numpy()
     turn = random.choice([-1, 1]) * np.sign(drawn.truth[:, 1, 1].numpy())  # gives all spirals the same direction
@@ -102,10 +103,6 @@ def _stretched_time(test: _Spirals, random: np.random.Generator) -> TensorData:
     return test.with_truth(faster, random).data()
 
 
-def _thinned(test: _Spirals, random: np.random.Generator) -> TensorData:
-    return test.data(random.random(test.observed.shape).argsort(1) >= THINNED_OBSERVATIONS)
-
-
 def _noise(test: _Spirals, random: np.random.Generator) -> TensorData:
     columns = test.data().columns
     x = columns["x"].numpy()
@@ -118,10 +115,9 @@ SPIRAL_CHANGES: dict[str, Callable[[_Spirals, np.random.Generator], TensorData]]
     "other_direction": lambda test, random: replace(test, noisy=test.noisy * [1, -1]).data(),
     "stretched_time": _stretched_time,
     "bigger": lambda test, random: test.with_truth(1.5 * test.truth, random).data(),
-    "thinned": _thinned,
+    "thinned": lambda test, random: test.data(random.random(test.observed.shape).argsort(1) >= THINNED_OBSERVATIONS),
     "noise": _noise,
 }
-"""Kind of shift to the function that alters the test spirals."""
 
 
 def _take(positions: np.ndarray, points: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Scenes of tables: regions left out of training, and altered inputs."""
+"""Scenes of tables: other bearings, conditions and rigs, regions left out of training, and altered inputs."""
 
 import math
 from collections.abc import Callable
@@ -7,8 +7,9 @@ from functools import lru_cache
 import numpy as np
 from sklearn.cluster import KMeans
 
+from nsac.lab.datasets.bearings import load_bearing
 from nsac.lab.datasets.uci import load_uci
-from nsac.lab.shifts.scenes.base import SCENES, TEST_ROWS, Change, Scene, Shift, generator_of, tensor
+from nsac.lab.shifts.scenes.base import SCENES, TEST_ROWS, Change, Scene, Shift, generator_of, split_blocks, tensor
 from nsac.methods import TableProblem
 from nsac.training import TensorData
 
@@ -20,6 +21,27 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 LEFT_OUT = 0.15
 """Fraction of rows beyond the limit of a feature or of the target."""
+
+RUNS = {
+    "bearings": ("xjtu", ("1_1", "1_2", "1_3"), {
+        "other_bearing": (("xjtu", "1_4"), ("xjtu", "1_5")),
+        "other_condition": (("xjtu", "2_2"), ("xjtu", "2_4")),
+        "other_rig": (("pronostia", "1_2"), ("pronostia", "1_4"), ("hust", "1")),
+    }),
+    "pronostia": ("pronostia", ("2_1", "2_2", "2_3"), {
+        "other_bearing": (("pronostia", "2_4"), ("pronostia", "2_6")),
+        "other_condition": (("pronostia", "1_2"), ("pronostia", "1_4"), ("pronostia", "3_1"), ("pronostia", "3_2")),
+        "other_rig": (("xjtu", "1_1"), ("xjtu", "2_2"), ("hust", "1")),
+    }),
+}  # fmt: skip
+"""Rig and bearings of training, and the bearings of each kind of shift."""
+
+BLOCK_WINDOWS, MARGIN_WINDOWS = 100, 5
+"""Vibration windows of a block, which is in one split as a whole, and windows dropped at each of its ends."""
+
+LABEL_NOISE = 0.05
+"""Noise added to the label, in its standard deviations. The label is computed, not measured, and constant over most of
+a life: without noise the likelihood is unbounded and training diverges."""
 
 
 def add_noise(x: np.ndarray, train: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -53,7 +75,6 @@ TABLE_CHANGES: dict[str, Change] = {
     "crossover": cross_over,
     "recalibrated": _recalibrated,
 }
-"""Kind of shift to the function that alters the inputs."""
 
 
 def table_scene(name: str, seed: int, splits: list[Rows], shifted: dict[str, tuple[str, Rows]]) -> Scene:
@@ -126,4 +147,39 @@ LEAVE_OUT: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = 
     "left_out_side": _side,
     "left_out_target": lambda rows, random: rows[:, -1] > np.quantile(rows[:, -1], 1 - LEFT_OUT),
 }
-"""Kind to the function that marks the rows left out of training."""
+
+
+def _load(rig: str, bearing: str) -> tuple[np.ndarray, np.ndarray]:
+    """14 features and the label of a run; the rig HUST has only a linear label."""
+    run = load_bearing(rig, bearing)
+    x = run.features.copy()
+    x[..., 3] += 3  # from excess kurtosis
+    # Energy, frequency, kurtosis and standard deviation are positive and have long tails.
+    x[..., [0, 1, 3, 6]] = np.log(x[..., [0, 1, 3, 6]])
+    return x.reshape(len(x), -1), run.linear if np.isnan(run.degradation).any() else run.degradation
+
+
+def make_bearings(name: str, seed: int) -> Scene:
+    """A scene of `RUNS`."""
+    random = generator_of(name, seed)
+    rig, bearings, shifts = RUNS[name]
+    runs = [_load(rig, bearing) for bearing in bearings]
+    x = np.concatenate([features for features, _ in runs])
+    y = np.concatenate([labels for _, labels in runs])
+    within = np.concatenate([np.arange(len(labels)) % BLOCK_WINDOWS for _, labels in runs])
+    block = np.cumsum(within == 0) - 1  # no block contains two bearings
+    usable = (within >= MARGIN_WINDOWS) & (within < BLOCK_WINDOWS - MARGIN_WINDOWS)
+    splits = []
+    for size, blocks in zip((TABLE_ROWS, TEST_ROWS, TEST_ROWS), split_blocks(block, random), strict=True):
+        rows = random.permutation(np.flatnonzero(usable & np.isin(block, blocks)))[:size]
+        splits.append((x[rows], y[rows]))
+    shifted = {}
+    for kind, others in shifts.items():
+        for rig, bearing in others:
+            features, labels = _load(rig, bearing)
+            rows = random.permutation(len(features))[:TEST_ROWS]
+            shifted[f"{kind}/{rig}-{bearing}"] = kind, (features[rows], labels[rows])
+    noise = LABEL_NOISE * splits[0][1].std()
+    for _, y in (*splits, *(rows for _, rows in shifted.values())):
+        y += noise * random.standard_normal(len(y))
+    return table_scene(name, seed, splits, shifted)
