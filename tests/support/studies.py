@@ -6,7 +6,7 @@ from functools import cache
 from nsac._torch import single_threaded
 from nsac.lab.studies import STUDIES
 from nsac.lab.studies.base import Outcome, Setting, settings
-from nsac.lab.studies.spirals import SpiralRun, run_spirals
+from nsac.lab.studies.demo import SpiralRun, run_spirals
 
 NUMBERS = {
     "revision": 1, "seeds": [0, 1], "fixed": {"a": 1, "b": 2},

@@ -141,8 +141,8 @@ def _mean(task: str, share: float, runs: list["GrowthRun"]) -> dict[str, Any]:
 
 
 def _print_results(records: "DataFrame", as_json: bool) -> None:
+    from nsac.lab.shifts.page import cost_table, detection_table, has_cost
     from nsac.lab.shifts.run import COMPARED
-    from nsac.lab.shifts.tables import cost_table, detection_table, has_cost
 
     detection = detection_table(records)
     comparable = has_cost(records)

@@ -11,7 +11,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from torch import Tensor
 
-from nsac.lab.shifts.scenes import Scene, generator_of, tensor
+from nsac.lab.shifts.scenes.base import Scene, generator_of, tensor
 from nsac.models import Trunk
 from nsac.models.encoder import Batch
 from nsac.training import Data, batches
@@ -22,38 +22,22 @@ View = Callable[[Batch], Tensor]
 Detector = Callable[[Data], Tensor]
 """From data to one score per row; larger means more novel."""
 
-NEIGHBOUR_ROWS = 2000
-"""Maximum number of training rows among which neighbours are searched."""
+NEIGHBOUR_ROWS, GP_ROWS = 2000, 500
+"""Maximum numbers of training rows among which neighbours are searched, and of the Gaussian process."""
 
 NEIGHBOUR = 5
 """Rank of the neighbour whose distance is the score."""
-
-GP_ROWS = 500
-"""Maximum number of training rows of the Gaussian process."""
 
 
 def flat_inputs(batch: Batch) -> Tensor:
     """Inputs as one vector; of series, the observations, their times and the query time."""
     x = batch["x"]
     if "query_times" not in batch:
-        columns = [x.flatten(1)]
-        if "calendar" in batch:
-            columns.append(batch["calendar"])
-        return torch.cat(columns, -1)
+        return torch.cat([x.flatten(1), batch["calendar"]], -1) if "calendar" in batch else x.flatten(1)
     keep = ~batch["mask"]
     observed = torch.cat([(x * keep[..., None]).flatten(1), batch["times"] * keep], -1)
     queries = batch["query_times"]
     return torch.cat([observed[:, None].expand(-1, queries.shape[1], -1), queries[..., None]], -1).flatten(0, 1)
-
-
-def trunk_features(trunk: Trunk) -> View:
-    """Features that the head of a trained deterministic network reads, for instance of `GaussianMLE(...).trunk`."""
-
-    @torch.no_grad()
-    def view(batch: Batch) -> Tensor:
-        return trunk(batch).hidden.flatten(0, 2)
-
-    return view
 
 
 def references(scene: Scene, trunk: Trunk | None = None, seed: int = 0) -> dict[str, Detector]:
@@ -61,18 +45,19 @@ def references(scene: Scene, trunk: Trunk | None = None, seed: int = 0) -> dict[
 
     Args:
         scene: whose training set the distances are measured from.
-        trunk: network whose features are compared; None leaves them out.
+        trunk: trained deterministic network, whose features before the head are compared; None leaves them out.
         seed: of the noise and of the choice of training rows.
     """
     random = generator_of("references", seed)
-    found: dict[str, Detector] = {"noise": lambda data: tensor(random.random(_entries(data)))}
-    views: dict[str, View] = {"inputs": flat_inputs}
+
+    def noise(data: Data) -> Tensor:
+        return tensor(random.random(len(data) * data.batch(torch.arange(1))["y"][..., 0].numel()))
+
+    found: dict[str, Detector] = {"noise": noise}
+    found |= _distances("inputs", flat_inputs, scene, random)
     if trunk is not None:
-        views["features"] = trunk_features(trunk)
-    for label, view in views.items():
-        known = _vectors(view, scene.train)
-        found[f"mahalanobis/{label}"] = _mahalanobis(view, known)
-        found[f"knn/{label}"] = _nearest(view, known[random.permutation(len(known))[:NEIGHBOUR_ROWS]])
+        features = torch.no_grad()(lambda batch: trunk(batch).hidden.flatten(0, 2))
+        found |= _distances("features", features, scene, random)
     if scene.problem.kind == "table":
         rows = torch.as_tensor(random.permutation(len(scene.train))[:GP_ROWS])
         found["gp"] = _gaussian_process(scene.train.batch(rows))
@@ -81,44 +66,33 @@ def references(scene: Scene, trunk: Trunk | None = None, seed: int = 0) -> dict[
 
 def described(scene: Scene, seed: int = 0) -> dict[str, Detector]:
     """Distances between the descriptions of inputs from which `nsac` computes novelty (`describe` of the encoder)."""
-    random, encoder = generator_of("described", seed), scene.problem.encoder(0)
-
-    def view(batch: Batch) -> Tensor:
-        return encoder.describe(batch).flatten(0, 1)
-
-    known = _vectors(view, scene.train)
-    some = known[random.permutation(len(known))[:NEIGHBOUR_ROWS]]
-    return {"mahalanobis/described": _mahalanobis(view, known), "knn/described": _nearest(view, some)}
+    encoder, random = scene.problem.encoder(0), generator_of("described", seed)
+    return _distances("described", lambda batch: encoder.describe(batch).flatten(0, 1), scene, random)
 
 
 def _vectors(view: View, data: Data) -> Tensor:
     return torch.cat([view(batch) for batch in batches(data, 512)])
 
 
-def _entries(data: Data) -> int:
-    y = data.batch(torch.arange(1))["y"]
-    return len(data) * y[..., 0].numel()
-
-
-def _mahalanobis(view: View, known: Tensor) -> Detector:
+def _distances(label: str, view: View, scene: Scene, random: np.random.Generator) -> dict[str, Detector]:
+    known = _vectors(view, scene.train)
     fitted = LedoitWolf().fit(known.numpy())
-    return lambda data: tensor(fitted.mahalanobis(_vectors(view, data).numpy()))
+    some = known[random.permutation(len(known))[:NEIGHBOUR_ROWS]]
+    std, mean = torch.std_mean(some, 0)
+    scaled = (some - mean) / std.clamp(min=1e-6)
 
+    def mahalanobis(data: Data) -> Tensor:
+        return tensor(fitted.mahalanobis(_vectors(view, data).numpy()))
 
-def _nearest(view: View, known: Tensor) -> Detector:
-    std, mean = torch.std_mean(known, 0)
-    scaled = (known - mean) / std.clamp(min=1e-6)
-
-    def score(data: Data) -> Tensor:
+    def nearest(data: Data) -> Tensor:
         rows = (_vectors(view, data) - mean) / std.clamp(min=1e-6)
         return torch.cdist(rows, scaled).kthvalue(NEIGHBOUR, dim=1).values
 
-    return score
+    return {f"mahalanobis/{label}": mahalanobis, f"knn/{label}": nearest}
 
 
 def _gaussian_process(batch: Batch) -> Detector:
-    wide = (1e-3, 1e4)
-    lengths = np.full(batch["x"].shape[1], 2.0)
+    wide, lengths = (1e-3, 1e4), np.full(batch["x"].shape[1], 2.0)
     kernel = ConstantKernel(1.0, wide) * RBF(lengths, wide)  # pyright: ignore[reportArgumentType]
     kernel += WhiteKernel(0.1, (1e-6, 1e2))
     with warnings.catch_warnings():

@@ -5,21 +5,11 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import Tensor
 
-from nsac.lab.shifts.scenes import REPORTED, Scene, Shift
+from nsac.lab.shifts.scenes.base import REPORTED, Scene, Shift
 from nsac.methods import AbstractMethod
 from nsac.training import Data, batches
-from nsac.uncertainty import (
-    Prediction,
-    ause,
-    coverage,
-    crps,
-    error_correlation,
-    nll,
-    ood_aupr,
-    ood_auroc,
-    ood_fpr95,
-    rmse,
-)
+from nsac.uncertainty import Prediction, ause, coverage, crps, error_correlation, nll, rmse
+from nsac.uncertainty.ood import ood_aupr, ood_auroc, ood_fpr95
 
 LOG_STD_LIMIT = 10.0
 """Limit of the absolute log standard deviation. Far from the training data a network's standard deviation may
@@ -37,28 +27,21 @@ def evaluate(
     of in-distribution rows. `extreme` is the fraction of standard deviations clamped by `LOG_STD_LIMIT`.
     """
     near, near_y = _predict(method, scene.inside, num_samples)
-    inside = {
-        "rmse_inside": rmse(near, near_y),
-        "crps_inside": crps(near, near_y),
-        "nll_inside": nll(near, near_y),
-        "coverage_90_inside": coverage(near, near_y),
-        "epistemic_inside": near.epistemic.mean().item(),
-        "variance_inside": near.variance.mean().item(),
-    }
+    inside = {f"{name}_inside": score for name, score in _score(near, near_y).items()}
+    inside["crps_inside"] = crps(near, near_y)
     records = []
     for head, shift in _shifts(method.name, scene, kinds):
         far, far_y = _predict(method, shift.data, num_samples)
-        both, both_y = _join(near, far), torch.cat([near_y.flatten(), far_y.flatten()])
-        scores = detection(_std_per_row(near.epistemic), _std_per_row(far.epistemic))
-        total = detection(_std_per_row(near.variance), _std_per_row(far.variance))
-        scores |= {f"{name}_total": score for name, score in total.items()}
-        for by, suffix in (("epistemic", ""), ("std", "_total")):
-            scores[f"ause{suffix}"] = ause(both, both_y, by)
-            scores[f"error_correlation{suffix}"] = error_correlation(both, both_y, by)
-        scores |= {"rmse": rmse(far, far_y), "nll": nll(far, far_y), "coverage_90": coverage(far, far_y)}
-        scores |= {"epistemic": far.epistemic.mean().item(), "variance": far.variance.mean().item()}
-        scores["extreme"] = (far.log_std_draws.abs() >= LOG_STD_LIMIT).double().mean().item()
-        records.append({**head, **scores, **inside})
+        means = torch.cat([near.mean_draws.flatten(1), far.mean_draws.flatten(1)], 1)
+        log_stds = torch.cat([near.log_std_draws.flatten(1), far.log_std_draws.flatten(1)], 1)
+        both, both_y = Prediction(means, log_stds), torch.cat([near_y.flatten(), far_y.flatten()])
+        record = head | _score(far, far_y) | inside
+        record["extreme"] = (far.log_std_draws.abs() >= LOG_STD_LIMIT).double().mean().item()
+        for variance, by, suffix in (("epistemic", "epistemic", ""), ("variance", "std", "_total")):
+            scores = detection(_std_per_row(getattr(near, variance)), _std_per_row(getattr(far, variance)))
+            scores |= {"ause": ause(both, both_y, by), "error_correlation": error_correlation(both, both_y, by)}
+            record |= {f"{name}{suffix}": score for name, score in scores.items()}
+        records.append(record)
     return records
 
 
@@ -84,21 +67,15 @@ def _shifts(method: str, scene: Scene, kinds: Iterable[str]) -> Iterator[tuple[d
 
 
 def _predict(method: AbstractMethod, data: Data, num_samples: int) -> tuple[Prediction, Tensor]:
-    means, log_stds, targets = [], [], []
-    for batch in batches(data, 512):
-        prediction = method.predict(batch, num_samples)
-        means.append(prediction.mean_draws)
-        log_stds.append(prediction.log_std_draws)
-        targets.append(batch["y"])
-    log_std = torch.cat(log_stds, 1).clamp(-LOG_STD_LIMIT, LOG_STD_LIMIT)
-    return Prediction(torch.cat(means, 1), log_std), torch.cat(targets)
+    found = [(method.predict(batch, num_samples), batch["y"]) for batch in batches(data, 512)]
+    log_std = torch.cat([p.log_std_draws for p, _ in found], 1).clamp(-LOG_STD_LIMIT, LOG_STD_LIMIT)
+    return Prediction(torch.cat([p.mean_draws for p, _ in found], 1), log_std), torch.cat([y for _, y in found])
 
 
 def _std_per_row(variance: Tensor) -> Tensor:
     return variance.mean(-1).flatten().sqrt()
 
 
-def _join(a: Prediction, b: Prediction) -> Prediction:
-    mean = torch.cat([a.mean_draws.flatten(1), b.mean_draws.flatten(1)], 1)
-    log_std = torch.cat([a.log_std_draws.flatten(1), b.log_std_draws.flatten(1)], 1)
-    return Prediction(mean, log_std)
+def _score(p: Prediction, y: Tensor) -> dict[str, float]:
+    variances = {"epistemic": p.epistemic.mean().item(), "variance": p.variance.mean().item()}
+    return {"rmse": rmse(p, y), "nll": nll(p, y), "coverage_90": coverage(p, y), **variances}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
@@ -10,7 +11,7 @@ from matplotlib.ticker import LogLocator
 from nsac.lab.shifts.run import CONFIGS
 from nsac.lab.tasks.base import load_task
 from nsac.methods import NSACMethod, fit
-from nsac.training import TensorData
+from nsac.training import Subset
 from nsac.uncertainty import rmse
 from nsac.uncertainty.style import BLUE, INK, ORANGE, STYLE
 
@@ -22,28 +23,26 @@ TASKS = ("kin8nm", "concrete", "power-plant")
 
 @dataclass(frozen=True)
 class GrowthRun:
-    """Test results of a model of a share of the training rows, in standard deviations of the target."""
+    """Test results of a model of a share of the training rows, in standard deviations of the target.
+
+    `epistemic` and `aleatoric` are roots of mean variances, `error` is the root mean square error.
+    """
 
     task: str
     share: float
     seed: int
     epistemic: float
-    """root of the mean epistemic variance"""
     aleatoric: float
-    """root of the mean aleatoric variance"""
     error: float
-    """root mean square error"""
 
 
 def run_growth(task_name: str, share: float, seed: int = 0) -> GrowthRun:
     """Train on the first rows of a task's shuffled training split; a pure function of its arguments."""
     task = load_task(task_name, "sound", seed)
     method = NSACMethod(task.problem, seed)
-    train = task.train.columns  # pyright: ignore[reportAttributeAccessIssue]
-    test = task.test.columns  # pyright: ignore[reportAttributeAccessIssue]
-    rows = round(share * len(task.train))
-    subset = TensorData(**{name: column[:rows] for name, column in train.items()})
-    fit(method, subset, task.validation, CONFIGS["table"], seed=seed)
+    rows = np.arange(round(share * len(task.train)))
+    fit(method, Subset(task.train, rows), task.validation, CONFIGS["table"], seed=seed)
+    test = task.test.batch(torch.arange(len(task.test)))
     p = method.predict(test)
     stds = {kind: getattr(p, kind).mean().sqrt().item() for kind in ("epistemic", "aleatoric")}
     return GrowthRun(task_name, share, seed, **stds, error=rmse(p, test["y"]))

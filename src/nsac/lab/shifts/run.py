@@ -3,15 +3,16 @@
 import json
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import torch
 
 from nsac._io import write_atomic
-from nsac.lab.shifts.detectors import Detector, described, references
+from nsac.lab.shifts.detectors import described, references
 from nsac.lab.shifts.evaluation import evaluate, evaluate_detector
-from nsac.lab.shifts.scenes import REPORTED, Scene, make_scene
+from nsac.lab.shifts.scenes import REPORTED, make_scene
 from nsac.methods import METHODS, AbstractMethod, AbstractProblem, GaussianMLE, NSACMethod, fit
 from nsac.training import TrainConfig
 
@@ -27,19 +28,12 @@ COMPARED: dict[str, Callable[[AbstractProblem, int], AbstractMethod]] = {
 """Name of a method to the function that builds it. `nsac, likelihood` is the same model without separation term.
 Runs of `gmle` also evaluate reference detectors, on inputs and on its features; runs of `nsac`, on descriptions."""
 
+_train = partial(TrainConfig, max_steps=400, accelerator="cpu")
 CONFIGS = {
     # One row with long tails can have a loss of millions. Its gradient is clipped, so training need not stop.
-    "table": TrainConfig(max_steps=400, learning_rate=3e-3, validate_every=40, explode=1e9, accelerator="cpu"),
-    "windows": TrainConfig(max_steps=400, learning_rate=1e-3, validate_every=50, accelerator="cpu"),
-    "series": TrainConfig(
-        max_steps=400,
-        batch_size=32,
-        learning_rate=6e-3,
-        schedule="one-cycle",
-        ema=0.995,
-        validate_every=50,
-        accelerator="cpu",
-    ),
+    "table": _train(learning_rate=3e-3, validate_every=40, explode=1e9),
+    "windows": _train(learning_rate=1e-3, validate_every=50),
+    "series": _train(batch_size=32, learning_rate=6e-3, schedule="one-cycle", ema=0.995, validate_every=50),
 }
 """Training configuration by kind of problem, the same for every method; training is short, for there are many runs."""
 
@@ -52,15 +46,12 @@ def run_shifts(scene_name: str, method_name: str, seed: int, kinds: Iterable[str
     fit(method, scene.train, scene.validation, CONFIGS[scene.problem.kind], seed=seed)
     seconds = time.process_time() - start
     records = [{**record, "method": method_name} for record in evaluate(method, scene, kinds)]
+    detectors = described(scene, seed) if method_name == "nsac" else {}
     if isinstance(method, GaussianMLE):
-        records += _run_detectors(references(scene, method.trunk, scene.seed), scene, kinds)
-    if method_name == "nsac":
-        records += _run_detectors(described(scene, scene.seed), scene, kinds)
+        detectors = references(scene, method.trunk, seed)
+    for name, score in detectors.items():
+        records += evaluate_detector(name, score, scene, kinds)
     return [{**record, "fit_seconds": seconds} for record in records]
-
-
-def _run_detectors(detectors: dict[str, Detector], scene: Scene, kinds: Iterable[str]) -> list[dict]:
-    return [record for name, score in detectors.items() for record in evaluate_detector(name, score, scene, kinds)]
 
 
 def run_kept(folder: Path, scene: str, method: str, seed: int) -> list[dict]:

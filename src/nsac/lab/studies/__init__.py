@@ -3,7 +3,6 @@
 from nsac.lab.studies import cost, freezing, hyperparameters, lengths, regulariser
 from nsac.lab.studies.base import Study
 
-STUDIES: dict[str, Study] = {
-    study.name: study for study in (regulariser.STUDY, freezing.STUDY, cost.STUDY, hyperparameters.STUDY, lengths.STUDY)
-}
+_FILES = (regulariser, freezing, cost, hyperparameters, lengths)
+STUDIES: dict[str, Study] = {file.STUDY.name: file.STUDY for file in _FILES}
 """Studies by name, in the order of the paper."""

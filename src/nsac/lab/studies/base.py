@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -14,12 +13,6 @@ from matplotlib.figure import Figure
 from nsac.lab.grid.config import ConfigError
 from nsac.lab.grid.sheet import Sheet
 from nsac.lab.grid.store import AbstractRecord, AbstractStore, config_key
-
-RESULTS = Path("results/studies")
-"""Default folder of the records."""
-
-DIGITS = 5
-"""Significant digits of numbers that are only drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +39,6 @@ class StudyStore(AbstractStore[StudyRecord]):
 
     kind, format, command = StudyRecord, "nsac-study", "nsac bench study"
 
-    def __init__(self, folder: str | Path = RESULTS):
-        super().__init__(folder)
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -64,7 +54,7 @@ class Setting:
 
     study: str
     sweep: str
-    """name of the sweep it belongs to"""
+    """name of the sweep it belongs to, for tables and figures"""
     point: dict[str, Any]
     """values of what the sweep varies"""
     config: dict[str, Any]
@@ -138,7 +128,7 @@ def found(study: str, records: Iterable[StudyRecord]) -> list[tuple[Setting, Stu
 
 
 def rounded(values: Any) -> Any:
-    """Numbers of a figure, in nested lists, rounded to `DIGITS`."""
+    """Numbers in nested lists, rounded to five significant digits, for they are only drawn."""
     if isinstance(values, list | tuple):
         return [rounded(value) for value in values]
-    return float(f"{values:.{DIGITS}g}")
+    return float(f"{values:.5g}")

@@ -1,17 +1,21 @@
 """Study of the time, memory and size of all methods at a thousand observations: the paper's Table 4."""
 
+import contextlib
+import ctypes
+import statistics
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from nsac.lab.grid.run import peak_memory, reset_peak_memory
 from nsac.lab.grid.sheet import Sheet, Spread
 from nsac.lab.grid.table import paper_table
 from nsac.lab.studies.base import Found, Outcome, Study
-from nsac.lab.studies.measure import measure
 from nsac.lab.tasks.base import load_task
 from nsac.methods import METHODS, fit
 from nsac.models import NetworkConfig
@@ -32,17 +36,44 @@ Predict = Callable[[Tensor], object]
 def run(config: dict[str, Any]) -> Outcome:
     """Predict one sequence at all of its observation times."""
     build = _authors_model if config["method"] == AUTHORS_PACKAGE else _our_method
-    parameters, predict = build(config)
-    generator = torch.Generator().manual_seed(config["seed"])
-    x = torch.randn(1, config["length"], 2, generator=generator)
-    with torch.no_grad():
-        predict(x[:, :WARM_UP_LENGTH])
-        taken = measure(lambda: predict(x), config["passes"], config["enough"])
-    return Outcome({**taken, "throughput": 1 / taken["seconds"], "parameters": float(parameters)})
+    model, predict = build(config)
+    taken = measure(predict, 2, config)
+    parameters = float(sum(parameter.numel() for parameter in model.parameters()))
+    return Outcome({**taken, "throughput": 1 / taken["seconds"], "parameters": parameters})
 
 
-def _our_method(config: dict[str, Any]) -> tuple[int, Predict]:
-    """Number of parameters and prediction of a method after one training step; weights do not change the cost."""
+@torch.no_grad()
+def measure(predict: Predict, input_dim: int, config: dict[str, Any]) -> dict[str, float]:
+    """Memory and CPU seconds of a prediction of one random sequence, in a process that does nothing else.
+
+    `memory` is the peak of the first pass minus what the process held before, in megabytes. `seconds` is the mean over
+    the later passes and `seconds_std` its standard deviation; if there is only the first pass, `seconds` is its time.
+    `config` has the `length` and the `seed` of the sequence, the maximum number `passes` of later passes, and the
+    total seconds `enough`, after which no further pass starts.
+    """
+    x = torch.randn(1, config["length"], input_dim, generator=torch.Generator().manual_seed(config["seed"]))
+    predict(x[:, :WARM_UP_LENGTH])
+    with contextlib.suppress(OSError, AttributeError):  # the C library is not glibc
+        ctypes.CDLL(None).malloc_trim(0)  # a pass that reuses freed memory would not raise the peak
+    reset_peak_memory()
+    before, later = peak_memory(), []  # the peak after a reset is what the process holds
+
+    def timed() -> float:
+        start = time.process_time()
+        predict(x)
+        return time.process_time() - start
+
+    first = timed()
+    memory = max(0.0, peak_memory() - before)
+    while len(later) < config["passes"] and first + sum(later) <= config["enough"]:
+        later.append(timed())
+    times = later or [first]
+    std = statistics.stdev(times) if len(times) > 1 else 0.0
+    return {"seconds": statistics.mean(times), "seconds_std": std, "passes": float(len(times)), "memory": memory}
+
+
+def _our_method(config: dict[str, Any]) -> tuple[nn.Module, Predict]:
+    """A method after one training step; weights do not change the cost."""
     task = load_task("spiral", "sound", config["seed"])
     problem = replace(task.problem, network=NetworkConfig(**{name: config[name] for name in SIZES}))
     options = {"members": config["members"]} if config["method"] == "de" else {}
@@ -54,51 +85,37 @@ def _our_method(config: dict[str, Any]) -> tuple[int, Predict]:
         times = torch.linspace(0, 1, x.shape[1]).expand(len(x), -1)
         method.predict({"x": x, "times": times, "query_times": times}, config["draws"])
 
-    return sum(parameter.numel() for parameter in method.parameters()), predict
+    return method, predict
 
 
-def _authors_model(config: dict[str, Any]) -> tuple[int, Predict]:
+def _authors_model(config: dict[str, Any]) -> tuple[nn.Module, Predict]:
     if not find_spec("torch_nac"):
         raise ModuleNotFoundError("torch-nac is not installed. Install the extra: pip install 'nsac[race]'.")
     from torch_nac.layers import NAC, OUWrap
     from torch_nac.models import NSAC
 
-    sizes = {name: config[name] for name in SIZES}
-    model = NSAC(
-        OUWrap(NAC(**sizes, input_dim=2), output_dim=2, return_sequences=True), mc_samples=config["draws"], ood_std=5.0
-    )
-    return sum(parameter.numel() for parameter in model.parameters()), model.predict
+    attention = NAC(**{name: config[name] for name in SIZES}, input_dim=2)
+    layer = OUWrap(attention, output_dim=2, return_sequences=True)
+    model = NSAC(layer, mc_samples=config["draws"], ood_std=5.0)
+    return model, model.predict
 
 
 def sheets(found: Found) -> list[Sheet]:
     """One row per method: our numbers, then the paper's."""
-    paper, rows = paper_table("table_4"), []
+    paper, rows, names = paper_table("table_4"), [], ("throughput", "memory", "parameters")
     nsac_seconds = next((r.metrics["seconds"] for s, r in found if s.config["method"] == "nsac"), None)
     for setting, record in found:
         method, metrics = setting.config["method"], record.metrics
-        seconds = metrics["seconds"]
+        seconds, printed = metrics["seconds"], paper.get(method, {})
         ratio = None if not nsac_seconds or seconds is None else seconds / nsac_seconds
-        printed = paper.get(method, {})
-        rows.append(
-            (
-                method,
-                Spread(seconds, metrics["seconds_std"]),
-                ratio,
-                metrics["throughput"],
-                metrics["memory"],
-                metrics["parameters"],
-                Spread(*printed["seconds"]) if printed else None,
-                printed.get("throughput"),
-                printed.get("memory"),
-                printed.get("parameters"),
-            )
-        )
-    return [Sheet("Prediction of one sequence of 1000 observations at all observation times", _HEAD, rows, _NOTE)]
+        ours = [Spread(seconds, metrics["seconds_std"]), ratio, *(metrics[name] for name in names)]
+        theirs = [Spread(*printed["seconds"]) if printed else None, *(printed.get(name) for name in names)]
+        rows.append((method, *ours, *theirs))
+    units = ("seq/s", "MB", "params")
+    head = ("method", "s", "ratio", *units, *(f"{unit}, paper" for unit in ("s", *units)))
+    return [Sheet("Prediction of one sequence of 1000 observations at all observation times", head, rows, _NOTE)]
 
 
-_HEAD = (
-    "method", "s", "ratio", "seq/s", "MB", "params", "s, paper", "seq/s, paper", "MB, paper", "params, paper",
-)  # fmt: skip
 _NOTE = (
     "Times (s) are CPU seconds of one thread, mean and standard deviation of five passes; each method runs in its own "
     "process. Ratio is the time relative to nsac. MB is the peak memory of a prediction minus the memory that the "

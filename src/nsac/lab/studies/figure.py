@@ -8,35 +8,33 @@ from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection
 from matplotlib.figure import Figure
 
-from nsac.lab.studies.spirals import TEST, SpiralRun
+from nsac.lab.studies.demo import TEST, SpiralRun
 from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, PAPER, STYLE
 
 
-def spiral_figure(run: SpiralRun, path: Path, spiral: int = 0) -> None:
-    """Draw one test spiral in the plane, its residuals over time, and the standard deviations of all test spirals.
+@rc_context(STYLE)
+def spiral_figure(run: SpiralRun, path: Path) -> None:
+    """Draw a test spiral in the plane, its residuals over time, and the standard deviations of all test spirals.
 
-    Args:
-        run: spirals and predictions.
-        path: file of the figure; its folder is created.
-        spiral: number of the test spiral.
+    The folder of the file is created.
     """
-    with rc_context(STYLE):
-        figure = Figure(figsize=(12, 6.4), layout="constrained")
-        axes = figure.subplot_mosaic([["plane", "residual"], ["plane", "std"]], width_ratios=(1, 1.1))
-        _draw_plane(axes["plane"], run, spiral)
-        for axis in (axes["residual"], axes["std"]):
-            axis.axvspan(float(run.spirals.times[TEST.start + spiral][-1]), 1, color=PAPER, zorder=-1)
-            axis.margins(x=0)
-        _draw_residual(axes["residual"], run, spiral)
-        _draw_std(axes["std"], run)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path)
+    figure = Figure(figsize=(12, 6.4), layout="constrained")
+    axes = figure.subplot_mosaic([["plane", "residual"], ["plane", "std"]], width_ratios=(1, 1.1))
+    _draw_plane(axes["plane"], run)
+    for axis in (axes["residual"], axes["std"]):
+        axis.axvspan(float(run.spirals.times[TEST][0, -1]), 1, color=PAPER, zorder=-1)
+        axis.margins(x=0)
+    _draw_residual(axes["residual"], run)
+    _draw_std(axes["std"], run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
 
 
 def draw_tube(axis: Axes, mean: np.ndarray, std: np.ndarray, colour: str, label: str) -> None:
     """Draw ellipses of two standard deviations along a finely interpolated path; their union is the tube."""
     fine = np.linspace(0, len(mean) - 1, 25 * len(mean))
-    path, size = _interpolate(mean, fine), _interpolate(std, fine)
+    columns = [np.interp(fine, np.arange(len(mean)), column) for column in (*mean.T, *std.T)]
+    path, size = np.stack(columns[:2], 1), np.stack(columns[2:], 1)
     ellipses = EllipseCollection(
         4 * size[:, 0], 4 * size[:, 1], np.zeros(len(fine)),
         units="xy", offsets=path, offset_transform=axis.transData, facecolors=colour, edgecolors="none",
@@ -46,31 +44,26 @@ def draw_tube(axis: Axes, mean: np.ndarray, std: np.ndarray, colour: str, label:
     axis.fill([], [], color=colour, label=label)
 
 
-def _interpolate(points: np.ndarray, at: np.ndarray) -> np.ndarray:
-    return np.stack([np.interp(at, np.arange(len(points)), coordinate) for coordinate in points.T], 1)
-
-
-def _draw_plane(axis: Axes, run: SpiralRun, spiral: int) -> None:
-    row, data = TEST.start + spiral, run.spirals
-    mean = run.prediction.mean[spiral].numpy()
-    draw_tube(axis, mean, run.prediction.variance[spiral].sqrt().numpy(), PALE_BLUE, "two standard deviations")
-    axis.plot(*data.truth[row].numpy().T, color=INK, lw=1, ls="--", label="noise-free position")
+def _draw_plane(axis: Axes, run: SpiralRun) -> None:
+    data, mean = run.spirals, run.prediction.mean[0].numpy()
+    draw_tube(axis, mean, run.prediction.variance[0].sqrt().numpy(), PALE_BLUE, "two standard deviations")
+    axis.plot(*data.truth[TEST][0].numpy().T, color=INK, lw=1, ls="--", label="noise-free position")
     axis.plot(*mean[: len(mean) // 2].T, color=BLUE, lw=2, label="prediction, interpolation")
     axis.plot(*mean[len(mean) // 2 - 1 :].T, color=ORANGE, lw=2, label="prediction, extrapolation")
-    axis.plot(*data.x[row].numpy().T, ".", color=INK, ms=5, label="observations")
+    axis.plot(*data.x[TEST][0].numpy().T, ".", color=INK, ms=5, label="observations")
     axis.set(title="One test spiral and its prediction", xlabel="x", ylabel="y", aspect="equal")
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2, fontsize=9)
 
 
-def _draw_residual(axis: Axes, run: SpiralRun, spiral: int) -> None:
-    row, data, p = TEST.start + spiral, run.spirals, run.prediction
-    time, mean = data.query_times.numpy(), p.mean[spiral, :, 0].numpy()
-    aleatoric = p.aleatoric[spiral, :, 0].sqrt().numpy()
-    total = p.variance[spiral, :, 0].sqrt().numpy()
-    axis.fill_between(time, -2 * total, 2 * total, color=PALE_ORANGE, label="aleatoric and epistemic", lw=0)
-    axis.fill_between(time, -2 * aleatoric, 2 * aleatoric, color=PALE_BLUE, label="aleatoric", lw=0)
-    axis.plot(time, data.y[row, :, 0].numpy() - mean, ".", color=GREY, ms=3, label="observed")
-    axis.plot(time, data.truth[row, :, 0].numpy() - mean, color=INK, lw=1, ls="--", label="noise-free")
+def _draw_residual(axis: Axes, run: SpiralRun) -> None:
+    data, p = run.spirals, run.prediction
+    time, mean = data.query_times.numpy(), p.mean[0, :, 0].numpy()
+    bands = (("aleatoric and epistemic", p.variance, PALE_ORANGE), ("aleatoric", p.aleatoric, PALE_BLUE))
+    for label, variance, colour in bands:
+        std = variance[0, :, 0].sqrt().numpy()
+        axis.fill_between(time, -2 * std, 2 * std, color=colour, label=label, lw=0)
+    axis.plot(time, data.y[TEST][0, :, 0].numpy() - mean, ".", color=GREY, ms=3, label="observed")
+    axis.plot(time, data.truth[TEST][0, :, 0].numpy() - mean, color=INK, lw=1, ls="--", label="noise-free")
     axis.set(title="Residual of x, and two standard deviations")
     axis.legend(loc="upper left", ncols=2, fontsize=9)
     for place, name in ((0.25, "interpolation"), (0.75, "extrapolation")):

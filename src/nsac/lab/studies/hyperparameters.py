@@ -3,16 +3,16 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator
 
-from nsac.lab.grid.sheet import Sheet, Spread, spread
+from nsac.lab.grid.sheet import Sheet, spread
 from nsac.lab.grid.table import paper_table
 from nsac.lab.studies.base import Found, Outcome, Study
+from nsac.lab.studies.cost import SIZES
 from nsac.lab.tasks.base import load_task
 from nsac.lab.tasks.spirals import GROUPS
 from nsac.layers import NSACLoss
@@ -24,16 +24,6 @@ from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, STYLE
 SCORES = ("mse", "mae", "crps", "nll", "coverage_90")
 """Scores that a record keeps, of all queries and of each half."""
 
-NAMES = {
-    "num_heads": "heads",
-    "sparsity": "sparsity",
-    "topk": "top-K",
-    "draws": "draws",
-    "ood_mean": "mean of the perturbation",
-    "ood_std": "std of the perturbation",
-}
-"""Varied hyperparameters, and their names in tables and figures."""
-
 JUDGED_BY_MSE = ("num_heads", "sparsity", "topk")
 """The other hyperparameters are judged by CRPS, as in the paper."""
 
@@ -41,19 +31,13 @@ JUDGED_BY_MSE = ("num_heads", "sparsity", "topk")
 def run(config: dict[str, Any]) -> Outcome:
     """Train, select the weights on the validation split, score the test split."""
     task = load_task("spiral", config["protocol"], config["seed"])
-    sizes = NetworkConfig(**{name: config[name] for name in ("d_model", "num_heads", "topk", "sparsity")})
+    sizes = NetworkConfig(**{name: config[name] for name in SIZES})
     method = NSACMethod(replace(task.problem, network=sizes), config["seed"], objective="paper")
     draws = max(2, config["draws"])  # one draw has no variance for the regulariser
     method.objective = NSACLoss(config["reg_weight"], draws, config["ood_mean"], config["ood_std"])
-    training = TrainConfig(
-        max_steps=config["steps"],
-        batch_size=config["batch_size"],
-        learning_rate=config["learning_rate"],
-        schedule="one-cycle",
-        ema=config["ema"],
-        validate_every=max(1, config["steps"] // 4),
-        accelerator="cpu",
-    )
+    steps, optimiser = config["steps"], {name: config[name] for name in ("batch_size", "learning_rate", "ema")}
+    every = max(1, steps // 4)
+    training = TrainConfig(max_steps=steps, schedule="one-cycle", validate_every=every, accelerator="cpu", **optimiser)
     fit(method, task.train, task.validation, training, seed=config["seed"])
     scores = task.score(lambda batch: method.predict(batch, config["draws"]))
     names = [*SCORES, *(f"{half}_{name}" for half in GROUPS for name in SCORES)]
@@ -64,17 +48,16 @@ def sheets(found: Found) -> list[Sheet]:
     """The best value of each hyperparameter beside the paper's, and one row per value with its errors and CRPS."""
     rows, best = [], []
     scores = [f"{half}_{score}" for half in GROUPS for score in ("mse", "mae")] + ["crps"]
-    for sweep in dict.fromkeys(setting.sweep for setting, _ in found):
-        name, points = _points(found, sweep)
+    for (title, name), points in _sweeps(found).items():
+        finite, metric = {}, next(iter(_judged_by(name)))
         for value, records in points.items():
-            means = [spread(record.metrics[score] for record in records) for score in scores]
-            rows.append((NAMES[name], value, len(records), *means))
-        metric = _judged_by(name)[0]
-        means = {value: spread(record.metrics[metric] for record in records).mean for value, records in points.items()}
-        finite = {value: mean for value, mean in means.items() if mean is not None}
+            means = {score: spread(record.metrics[score] for record in records) for score in scores}
+            rows.append((title, value, len(records), *means.values()))
+            if means[metric].mean is not None:
+                finite[value] = means[metric].mean
         if finite:
             lowest = min(finite, key=finite.__getitem__)
-            best.append((NAMES[name], metric.replace("_", " "), lowest, paper_table("figure_8")[name]))
+            best.append((title, metric.replace("_", " "), lowest, paper_table("figure_8")[name]))
     head = ("parameter", "value", "n", "MSE, interp.", "MAE, interp.", "MSE, extrap.", "MAE, extrap.", "CRPS")
     return [
         Sheet("Best values", ("parameter", "metric", "best, ours", "best, paper"), best, _BEST_NOTE),
@@ -94,56 +77,44 @@ _NOTE = (
 )
 
 
+@rc_context(STYLE)
 def draw(found: Found) -> Figure:
     """One panel per hyperparameter: seeds are dots, their mean is a line."""
-    sweeps = list(dict.fromkeys(setting.sweep for setting, _ in found))
-    with rc_context(STYLE):
-        figure = Figure(figsize=(11.5, 3.4 * -(-len(sweeps) // 3)), layout=ConstrainedLayoutEngine(hspace=0.08))
-        panels = figure.subplots(-(-len(sweeps) // 3), 3, squeeze=False).flat
-        for letter, axis, sweep in zip("ABCDEFGH", panels, sweeps, strict=False):
-            name, points = _points(found, sweep)
-            for metric, colour in zip(_judged_by(name), (BLUE, ORANGE), strict=False):
-                _line(axis, points, metric, colour)
-            axis.axvline(paper_table("figure_8")[name], color=GREY, lw=1, ls=":", label="named by the paper")
-            axis.set(title=f"{letter}  {NAMES[name]}", ylabel="MSE" if name in JUDGED_BY_MSE else "CRPS")
-            _scale(axis, name, list(points))
-        for axis in panels:
-            axis.remove()
-        handles: dict[str, Any] = {}
-        for axis in figure.axes:
-            handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+    sweeps = _sweeps(found)
+    rows = -(-len(sweeps) // 3)
+    figure = Figure(figsize=(11.5, 3.4 * rows), layout=ConstrainedLayoutEngine(hspace=0.08))
+    panels = figure.subplots(rows, 3, squeeze=False).flat
+    handles: dict[str, Any] = {}
+    for letter, axis, ((title, name), points) in zip("ABCDEFGH", panels, sweeps.items(), strict=False):
+        for metric, colour in _judged_by(name).items():
+            means: list = [spread(record.metrics[metric] for record in records).mean for records in points.values()]
+            label = metric.removesuffix("_mse").replace("crps", "both halves")
+            axis.plot(list(points), means, "-", color=colour, label=label)
+            for value, records in points.items():
+                scores = [record.metrics[metric] for record in records]
+                axis.plot([value] * len(scores), scores, "o", color=colour, ms=3.5, alpha=0.6)
+        axis.axvline(paper_table("figure_8")[name], color=GREY, lw=1, ls=":", label="named by the paper")
+        axis.set(title=f"{letter}  {title}", ylabel="MSE" if name in JUDGED_BY_MSE else "CRPS")
+        _scale(axis, name, list(points))
+        handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    for axis in panels:
+        axis.remove()
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
     return figure
 
 
-def _points(found: Found, sweep: str) -> tuple[str, dict[Any, list]]:
-    """The hyperparameter of a sweep, and the records of each of its values."""
-    points: dict[Any, list] = {}
-    name = ""
+def _sweeps(found: Found) -> dict[tuple[str, str], dict[Any, list]]:
+    """Title and hyperparameter of each sweep to the records of each value."""
+    sweeps: dict[tuple[str, str], dict[Any, list]] = {}
     for setting, record in found:
-        if setting.sweep == sweep:
-            name, value = next(iter(setting.point.items()))
-            points.setdefault(value, []).append(record)
-    return name, dict(sorted(points.items()))
+        for name, value in setting.point.items():
+            sweeps.setdefault((setting.sweep, name), {}).setdefault(value, []).append(record)
+    return {sweep: dict(sorted(points.items())) for sweep, points in sweeps.items()}
 
 
-def _judged_by(name: str) -> tuple[str, ...]:
-    return tuple(f"{half}_mse" for half in GROUPS) if name in JUDGED_BY_MSE else ("crps",)
-
-
-def _line(axis: Axes, points: dict[Any, list], metric: str, colour: str) -> None:
-    colour = INK if metric == "crps" else colour
-    means = [spread(record.metrics[metric] for record in records) for records in points.values()]
-    label = metric.removesuffix("_mse").replace("crps", "both halves")
-    axis.plot(list(points), [_number(mean) for mean in means], "-", color=colour, label=label)
-    for value, records in points.items():
-        for record in records:
-            if record.metrics[metric] is not None:
-                axis.plot(value, record.metrics[metric], "o", color=colour, ms=3.5, alpha=0.6)
-
-
-def _number(value: Spread) -> float:
-    return np.nan if value.mean is None else value.mean
+def _judged_by(name: str) -> dict[str, str]:
+    """Metrics and their colours."""
+    return {"interpolation_mse": BLUE, "extrapolation_mse": ORANGE} if name in JUDGED_BY_MSE else {"crps": INK}
 
 
 def _scale(axis: Axes, name: str, values: list) -> None:
@@ -151,22 +122,16 @@ def _scale(axis: Axes, name: str, values: list) -> None:
         axis.set_yscale("log")
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_formatter(NullFormatter())
     else:
         axis.set_ylim(bottom=0)
     if name in ("num_heads", "topk"):
         axis.set_xscale("log", base=2)
-    axis.set_xticks(values, [f"{value:g}" for value in values], minor=False)
+    axis.set_xticks(values, [f"{value:g}" for value in values])
     axis.minorticks_off()
 
 
-STUDY = Study(
-    "hyperparameters",
-    "Sensitivity to single hyperparameters",
-    "Figure 8",
+_CAPTION = (
     "Errors after short training over one hyperparameter at a time; dots are seeds, lines are their means. Top-K "
-    "selects among the 50 observations of a spiral; the next figure shows its cost on long sequences.",
-    run,
-    sheets,
-    draw,
+    "selects among the 50 observations of a spiral; the next figure shows its cost on long sequences."
 )
+STUDY = Study("hyperparameters", "Sensitivity to single hyperparameters", "Figure 8", _CAPTION, run, sheets, draw)

@@ -2,32 +2,22 @@
 
 from typing import Any
 
-import torch
 from matplotlib import colormaps, rc_context
 from matplotlib.figure import Figure
 
 from nsac.lab.grid.sheet import Sheet
 from nsac.lab.studies.base import Found, Outcome, Study
-from nsac.lab.studies.measure import measure
+from nsac.lab.studies.cost import SIZES, measure
 from nsac.layers import NSAC
 from nsac.layers.attention import EXACT_UP_TO
 from nsac.uncertainty.style import STYLE
 
-WARM_UP_LENGTH = 32
-"""Tokens of the untimed pass that loads libraries."""
-
-COLOUR_MAP = "viridis_r"
-
 
 def run(config: dict[str, Any]) -> Outcome:
     """Measure one forward pass without gradients: T tokens, T queries."""
-    sizes = {name: config[name] for name in ("d_model", "num_heads", "topk", "sparsity")}
+    sizes = {name: config[name] for name in SIZES}
     layer = NSAC(3, 2, **sizes, readout="all", head="paper", seed=config["seed"])
-    generator = torch.Generator().manual_seed(config["seed"])
-    x = torch.randn(1, config["length"], 3, generator=generator)
-    with torch.no_grad():
-        layer(x[:, :WARM_UP_LENGTH], num_samples=config["draws"])
-        return Outcome(measure(lambda: layer(x, num_samples=config["draws"]), config["passes"], config["enough"]))
+    return Outcome(measure(lambda x: layer(x, num_samples=config["draws"]), 3, config))
 
 
 def sheets(found: Found) -> list[Sheet]:
@@ -49,36 +39,27 @@ _NOTE = (
 )
 
 
+@rc_context(STYLE)
 def draw(found: Found) -> Figure:
     """Time and memory over the length, one line per K."""
     keys = sorted({setting.config["topk"] for setting, _ in found})
-    with rc_context(STYLE):
-        figure = Figure(figsize=(9.6, 4.2), layout="constrained")
-        panels = figure.subplots(1, 2)
-        titles = {"seconds": "CPU seconds of a forward pass", "memory": "peak memory of a forward pass, MB"}
-        for axis, (metric, title) in zip(panels, titles.items(), strict=True):
-            for i, k in enumerate(keys):
-                points = sorted((s.config["length"], r.metrics[metric]) for s, r in found if s.config["topk"] == k)
-                colour = colormaps[COLOUR_MAP](0.15 + 0.8 * i / max(1, len(keys) - 1))
-                axis.plot(*zip(*points, strict=True), "o-", ms=4, color=colour, label=f"top-{k}")
-            axis.set(title=title, xlabel="tokens", xscale="log", yscale="log")
-            axis.grid(color="0.93")
-        lengths = sorted({setting.config["length"] for setting, _ in found})
-        for axis in panels:
-            axis.set_xticks(lengths, [f"{n:,}" for n in lengths], minor=False)
-            axis.minorticks_off()
-            axis.yaxis.set_major_formatter("{x:g}")
-        panels[0].legend(loc="upper left")
+    lengths = sorted({setting.config["length"] for setting, _ in found})
+    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+    panels = figure.subplots(1, 2)
+    titles = {"seconds": "CPU seconds of a forward pass", "memory": "peak memory of a forward pass, MB"}
+    for axis, (metric, title) in zip(panels, titles.items(), strict=True):
+        for i, k in enumerate(keys):
+            points = sorted((s.config["length"], r.metrics[metric]) for s, r in found if s.config["topk"] == k)
+            colour = colormaps["viridis_r"](0.15 + 0.8 * i / max(1, len(keys) - 1))
+            axis.plot(*zip(*points, strict=True), "o-", ms=4, color=colour, label=f"top-{k}")
+        axis.set(title=title, xlabel="tokens", xscale="log", yscale="log")
+        axis.grid(color="0.93")
+        axis.set_xticks(lengths, [f"{n:,}" for n in lengths])
+        axis.minorticks_off()
+        axis.yaxis.set_major_formatter("{x:g}")
+    panels[0].legend(loc="upper left")
     return figure
 
 
-STUDY = Study(
-    "lengths",
-    "Cost of long sequences",
-    "Figure 8 C",
-    "Forward pass of one sequence in which every token is a query, on one CPU thread; both axes are logarithmic.",
-    run,
-    sheets,
-    draw,
-    apart=True,
-)
+_CAPTION = "Forward pass of one sequence in which every token is a query, on one CPU thread; both axes are logarithmic."
+STUDY = Study("lengths", "Cost of long sequences", "Figure 8 C", _CAPTION, run, sheets, draw, apart=True)

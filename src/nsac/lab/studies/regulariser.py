@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from nsac.lab.grid.sheet import Sheet, spread
 from nsac.lab.grid.table import paper_table
 from nsac.lab.studies.base import Found, Outcome, Study, rounded
+from nsac.lab.studies.demo import TEST, run_spirals
 from nsac.lab.studies.figure import draw_tube
-from nsac.lab.studies.spirals import TEST, run_spirals
 from nsac.lab.tasks.spirals import GROUPS
 from nsac.uncertainty import mae, mse
 from nsac.uncertainty.style import BLUE, INK, ORANGE, PALE_BLUE, PALE_ORANGE, STYLE
@@ -22,11 +22,8 @@ MAGNIFICATION = 10
 def run(config: dict[str, Any]) -> Outcome:
     """Train with the paper's objective and one weight of its second term; score both halves of the test spirals."""
     result = run_spirals(config["steps"], config["seed"], objective="paper", reg_weight=config["reg_weight"])
-    metrics = {}
-    for half, points in GROUPS.items():
-        p, y = result.at(points)
-        metrics |= {f"{half}_mse": mse(p, y), f"{half}_mae": mae(p, y)}
-        metrics |= {f"{half}_{kind}": getattr(p, kind).mean().sqrt().item() for kind in ("aleatoric", "epistemic")}
+    halves = result.score(mse, mae)
+    metrics = {f"{half}_{name}": score for half, scores in halves.items() for name, score in scores.items()}
     p = result.prediction
     series = {"mean": p.mean[0], "observed": result.spirals.x[TEST][0]}
     series |= {kind: getattr(p, kind)[0].clamp(min=0).sqrt() for kind in ("aleatoric", "epistemic")}
@@ -39,15 +36,12 @@ def sheets(found: Found) -> list[Sheet]:
     for half in GROUPS:
         for on in (True, False):
             records = [record for setting, record in found if (setting.config["reg_weight"] > 0) == on]
-            if not records:
-                continue
-            scores = [
-                spread(record.metrics[f"{half}_{name}"] for record in records)
-                for name in ("mse", "mae", "aleatoric", "epistemic")
-            ]
-            printed = paper["with" if on else "without"]
-            pairs = ["/".join(f"{n:.4f}" for n in printed[f"{half}_{name}"]) for name in ("mse", "mae")]
-            rows.append((half, "yes" if on else "no", *scores, *pairs))
+            if records:
+                names = [f"{half}_{name}" for name in ("mse", "mae", "aleatoric", "epistemic")]
+                scores = [spread(record.metrics[name] for record in records) for name in names]
+                printed = paper["with" if on else "without"]
+                pairs = ["/".join(f"{n:.4f}" for n in printed[name]) for name in names[:2]]
+                rows.append((half, "yes" if on else "no", *scores, *pairs))
     head = ("half", "on", "MSE", "MAE", "aleat.", "epist.", "MSE, paper", "MAE, paper")
     return [Sheet("Scores with and without the separation regulariser", head, rows, _NOTE)]
 
@@ -60,21 +54,18 @@ _NOTE = (
 )
 
 
+@rc_context(STYLE)
 def draw(found: Found) -> Figure:
     """Aleatoric and epistemic tubes of one test spiral, with and without the regulariser."""
     first = {setting.config["reg_weight"] > 0: record.series for setting, record in reversed(found)}
-    with rc_context(STYLE):
-        figure = Figure(figsize=(9.4, 9.6), layout="constrained")
-        panels = iter(figure.subplots(2, 2, sharex=True, sharey=True).flat)
-        for kind, colour, line, factor in (
-            ("aleatoric", PALE_BLUE, BLUE, 1),
-            ("epistemic", PALE_ORANGE, ORANGE, MAGNIFICATION),
-        ):
-            for on in (True, False):
-                axis, series = next(panels), {name: np.array(values) for name, values in first.get(on, {}).items()}
-                axis.set(title=f"{kind}, {'with' if on else 'without'} the regulariser", aspect="equal")
-                if not series:
-                    continue
+    figure = Figure(figsize=(9.4, 9.6), layout="constrained")
+    kinds = (("aleatoric", PALE_BLUE, BLUE, 1), ("epistemic", PALE_ORANGE, ORANGE, MAGNIFICATION))
+    panels = figure.subplots(2, 2, sharex=True, sharey=True)
+    for row, (kind, colour, line, factor) in zip(panels, kinds, strict=True):
+        for axis, on in zip(row, (True, False), strict=True):
+            axis.set(title=f"{kind}, {'with' if on else 'without'} the regulariser", aspect="equal")
+            if on in first:
+                series = {name: np.array(values) for name, values in first[on].items()}
                 draw_tube(axis, series["mean"], factor * series[kind], colour, f"{2 * factor} standard deviations")
                 axis.plot(*series["mean"].T, color=line, lw=1.5, label="prediction")
                 axis.plot(*series["observed"].T, ".", color=INK, ms=4, label="observations")
@@ -82,13 +73,8 @@ def draw(found: Found) -> Figure:
     return figure
 
 
-STUDY = Study(
-    "regulariser",
-    "Effect of the separation regulariser",
-    "Table 2, Figure 3",
+_CAPTION = (
     "One test spiral, observed in its first half, with the regulariser (left) and without. Aleatoric tubes are above; "
-    f"epistemic tubes are below, magnified {MAGNIFICATION} times.",
-    run,
-    sheets,
-    draw,
+    f"epistemic tubes are below, magnified {MAGNIFICATION} times."
 )
+STUDY = Study("regulariser", "Effect of the separation regulariser", "Table 2, Figure 3", _CAPTION, run, sheets, draw)

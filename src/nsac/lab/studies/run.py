@@ -36,9 +36,9 @@ def execute_studies(todo: Iterable[Setting], store: StudyStore) -> Iterator[Stud
             record = run_setting(setting)
         except Exception as err:  # one failure must not stop the others
             yield StudyEvent("failed", setting, error=f"{type(err).__name__}: {err}")
-            continue
-        store.write(record)
-        yield StudyEvent("done", setting, record)
+        else:
+            store.write(record)
+            yield StudyEvent("done", setting, record)
 
 
 def run_setting(setting: Setting) -> StudyRecord:
@@ -52,8 +52,7 @@ def run_setting(setting: Setting) -> StudyRecord:
         seed=setting.seed,
         key=config_key(setting.config),
         config=setting.config,
-        metrics=dict(outcome.metrics),
-        series=outcome.series,
+        **vars(outcome),
         seconds={"cpu": cpu, "wall": watch.wall},
         **provenance(),
     )

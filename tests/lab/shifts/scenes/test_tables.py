@@ -1,8 +1,12 @@
+import dataclasses
+
 import numpy as np
 import pytest
+import torch
 
+from nsac.lab.shifts.scenes import make_scene, tables
 from nsac.lab.shifts.scenes.tables import LEAVE_OUT, TABLE_CHANGES, add_noise, cross_over
-from support.scenes import needs_data, scene_of
+from support.scenes import needs_data, scene_of, sets_of
 
 
 @pytest.fixture
@@ -40,3 +44,28 @@ def test_a_table_of_ties_has_no_side_to_leave_out(seed):
 def test_targets_left_out_are_larger_than_those_of_training():
     scene = scene_of("concrete/left_out_target")
     assert scene.outside["left_out_target"].data.columns["y"].min() >= scene.train.columns["y"].max()
+
+
+@pytest.fixture
+def altered(monkeypatch):
+    """The scene, with other features of all bearings that are not trained on."""
+    load = tables.load_bearing
+
+    def worn(rig, name):
+        run = load(rig, name)
+        return run if name in ("1_1", "1_2", "1_3") else dataclasses.replace(run, features=run.features * 2)
+
+    monkeypatch.setattr(tables, "load_bearing", worn)
+    return make_scene("bearings", seed=1)
+
+
+@needs_data
+def test_shifted_bearings_do_not_influence_the_training_distribution(altered):
+    for a, b in zip(sets_of(scene_of("bearings"))[:3], sets_of(altered)[:3], strict=True):
+        assert torch.equal(a.columns["x"], b.columns["x"]) and torch.equal(a.columns["y"], b.columns["y"])
+
+
+@needs_data
+def test_shifted_rows_are_of_the_other_bearing(altered):
+    before = scene_of("bearings").outside["other_bearing/xjtu-1_4"].data.columns["x"]
+    assert not torch.equal(altered.outside["other_bearing/xjtu-1_4"].data.columns["x"], before)

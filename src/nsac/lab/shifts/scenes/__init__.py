@@ -9,15 +9,10 @@ from nsac._checks import check_choice
 from nsac.lab.shifts.scenes.base import CHOOSING as CHOOSING
 from nsac.lab.shifts.scenes.base import CONFIRMING as CONFIRMING
 from nsac.lab.shifts.scenes.base import REPORTED as REPORTED
-from nsac.lab.shifts.scenes.base import SCENES as SCENES
-from nsac.lab.shifts.scenes.base import Scene as Scene
-from nsac.lab.shifts.scenes.base import Shift as Shift
-from nsac.lab.shifts.scenes.base import generator_of as generator_of
+from nsac.lab.shifts.scenes.base import SCENES, Scene
 from nsac.lab.shifts.scenes.base import scenes as scenes
-from nsac.lab.shifts.scenes.base import tensor as tensor
-from nsac.lab.shifts.scenes.bearings import RUNS, make_bearings
 from nsac.lab.shifts.scenes.spirals import make_spiral
-from nsac.lab.shifts.scenes.tables import make_table
+from nsac.lab.shifts.scenes.tables import RUNS, make_bearings, make_table
 from nsac.lab.shifts.scenes.windows import make_windows
 
 

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -88,14 +88,13 @@ class Scene:
     validation: TensorData
     inside: TensorData
     """test rows from the distribution of `train`"""
-    outside: dict[str, Shift] = field(default_factory=dict)
+    outside: dict[str, Shift]
     """shifts by name, for instance `"other_bearing/xjtu-1_4"`"""
 
 
 def scenes(kinds: Iterable[str]) -> list[str]:
     """Names of the scenes that have a shift of these kinds."""
-    wanted = set(kinds)
-    return [name for name, has in SCENES.items() if wanted & set(has)]
+    return [name for name, has in SCENES.items() if set(has) & set(kinds)]
 
 
 def generator_of(name: str, seed: int) -> np.random.Generator:

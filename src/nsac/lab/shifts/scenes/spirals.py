@@ -39,111 +39,85 @@ class _Spirals:
     observed: np.ndarray  # (n, observations)
     queried: np.ndarray  # (n, queries)
     noise: float  # standard deviation of the observation noise
+    mean: np.ndarray  # of the training observations
+    std: np.ndarray
 
-    def rows(self, rows: np.ndarray) -> "_Spirals":
-        chosen = {name: getattr(self, name)[rows] for name in ("truth", "noisy", "observed", "queried")}
-        return replace(self, **chosen)
+    def rows(self, start: int, size: int) -> "_Spirals":
+        names = ("truth", "noisy", "observed", "queried")
+        return replace(self, **{name: getattr(self, name)[start : start + size] for name in names})
 
     def with_truth(self, truth: np.ndarray, random: np.random.Generator) -> "_Spirals":
         """Other noise-free positions, with noise drawn anew."""
         return replace(self, truth=truth, noisy=truth + self.noise * random.standard_normal(truth.shape))
 
-
-@dataclass(frozen=True)
-class _Scale:
-    """Standardisation of positions."""
-
-    mean: np.ndarray
-    std: np.ndarray
-
-    def data(self, spirals: _Spirals, missing: np.ndarray | None = None) -> TensorData:
+    def data(self, missing: np.ndarray | None = None) -> TensorData:
         """Columns of the spirals; `missing` marks observations that are masked."""
-        observed, queried = spirals.observed, spirals.queried
         return TensorData(
-            x=tensor((_take(spirals.noisy, observed) - self.mean) / self.std),
-            y=tensor((_take(spirals.noisy, queried) - self.mean) / self.std),
-            times=tensor(spirals.time[observed]),
-            query_times=tensor(spirals.time[queried]),
-            mask=torch.as_tensor(np.zeros(observed.shape, bool) if missing is None else missing),
+            x=tensor((_take(self.noisy, self.observed) - self.mean) / self.std),
+            y=tensor((_take(self.noisy, self.queried) - self.mean) / self.std),
+            times=tensor(self.time[self.observed]),
+            query_times=tensor(self.time[self.queried]),
+            mask=torch.as_tensor(np.zeros(self.observed.shape, bool) if missing is None else missing),
         )
 
 
 def make_spiral(name: str, seed: int) -> Scene:
     """Spirals of one direction of rotation, queried at times of the observed half."""
-    random = generator_of(name, seed)
-    spirals = _draw_spirals(0.05 if name.endswith("/noisy") else 0.02, random)
-    splits = np.split(np.arange(sum(SPIRALS)), np.cumsum(SPIRALS)[:-1])
-    train, validation, test = spirals.rows(splits[0]), spirals.rows(splits[1]), spirals.rows(splits[2])
-    known = _take(train.noisy, train.observed)
-    scale = _Scale(known.mean((0, 1)), known.std((0, 1)))
-    outside = {}
-    for kind in SCENES[name]:
-        outside[kind] = Shift(kind, SPIRAL_CHANGES[kind](test, scale, generator_of(f"{name}/{kind}", seed)))
-    return Scene(name, seed, PROBLEM, scale.data(train), scale.data(validation), scale.data(test), outside)
-
-
-def _draw_spirals(noise: float, random: np.random.Generator) -> _Spirals:
-    n = sum(SPIRALS)
+    noise = 0.05 if name.endswith("/noisy") else 0.02
+    random, n = generator_of(name, seed), sum(SPIRALS)
     drawn = make_spirals(n, noise=noise, generator=torch.Generator().manual_seed(int(random.integers(2**31))))
     time = drawn.query_times.numpy()
     turn = random.choice([-1, 1]) * np.sign(drawn.truth[:, 1, 1].numpy())  # gives all spirals the same direction
     flip = np.stack([np.ones(n), turn], -1)[:, None]
+    truth, noisy = flip * drawn.truth.numpy(), flip * drawn.y.numpy()
     observed = np.abs(drawn.times.numpy()[..., None] - time).argmin(-1)
     queried = _choose(n, OBSERVABLE, QUERIES, random)
-    return _Spirals(time, flip * drawn.truth.numpy(), flip * drawn.y.numpy(), observed, queried, noise)
+    known = _take(noisy, observed)[: SPIRALS[0]]
+    spirals = _Spirals(time, truth, noisy, observed, queried, noise, known.mean((0, 1)), known.std((0, 1)))
+    test = spirals.rows(n - SPIRALS[2], SPIRALS[2])
+    outside = {}
+    for kind in SCENES[name]:
+        outside[kind] = Shift(kind, SPIRAL_CHANGES[kind](test, generator_of(f"{name}/{kind}", seed)))
+    train, validation = spirals.rows(0, SPIRALS[0]), spirals.rows(SPIRALS[0], SPIRALS[1])
+    return Scene(name, seed, PROBLEM, train.data(), validation.data(), test.data(), outside)
 
 
-def _later_times(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
+def _later_times(test: _Spirals, random: np.random.Generator) -> TensorData:
     late = np.flatnonzero(test.time >= MIN_LATER_TIME)
-    return scale.data(replace(test, queried=late[_choose(len(test.truth), len(late), QUERIES, random)]))
+    return replace(test, queried=late[_choose(len(test.truth), len(late), QUERIES, random)]).data()
 
 
-def _missing_quarter(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
+def _missing_quarter(test: _Spirals, random: np.random.Generator) -> TensorData:
     """A quarter of the observed half is masked and queried."""
     quarter = math.ceil(OBSERVABLE / 4)
     start = random.integers(5, OBSERVABLE - quarter - 5, (len(test.truth), 1))
     missing = (test.observed >= start) & (test.observed < start + quarter)
     queried = start + _choose(len(test.truth), quarter, QUERIES, random)
-    return scale.data(replace(test, queried=queried), missing)
+    return replace(test, queried=queried).data(missing)
 
 
-def _other_direction(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
-    del random
-    return scale.data(replace(test, noisy=test.noisy * [1, -1]))
-
-
-def _stretched_time(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
+def _stretched_time(test: _Spirals, random: np.random.Generator) -> TensorData:
     """Spirals that turn 1.4 times as fast."""
     time = test.time
     faster = np.stack([[np.interp(1.4 * time, time, p) for p in spiral.T] for spiral in test.truth]).swapaxes(1, 2)
-    return scale.data(test.with_truth(faster, random))
+    return test.with_truth(faster, random).data()
 
 
-def _bigger(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
-    return scale.data(test.with_truth(1.5 * test.truth, random))
-
-
-def _thinned(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
-    return scale.data(test, random.random(test.observed.shape).argsort(1) >= THINNED_OBSERVATIONS)
-
-
-def _noise(test: _Spirals, scale: _Scale, random: np.random.Generator) -> TensorData:
-    """More noise on the observations."""
-    columns = scale.data(test).columns
+def _noise(test: _Spirals, random: np.random.Generator) -> TensorData:
+    columns = test.data().columns
     x = columns["x"].numpy()
     return TensorData(**{**columns, "x": tensor(add_noise(x, x, random))})
 
 
-SPIRAL_CHANGES: dict[str, Callable[[_Spirals, _Scale, np.random.Generator], TensorData]] = {
+SPIRAL_CHANGES: dict[str, Callable[[_Spirals, np.random.Generator], TensorData]] = {
     "later_times": _later_times,
     "missing_quarter": _missing_quarter,
-    "other_direction": _other_direction,
+    "other_direction": lambda test, random: replace(test, noisy=test.noisy * [1, -1]).data(),
     "stretched_time": _stretched_time,
-    "bigger": _bigger,
-    "thinned": _thinned,
+    "bigger": lambda test, random: test.with_truth(1.5 * test.truth, random).data(),
+    "thinned": lambda test, random: test.data(random.random(test.observed.shape).argsort(1) >= THINNED_OBSERVATIONS),
     "noise": _noise,
 }
-"""Kind of shift to the function that alters the test spirals."""
 
 
 def _take(positions: np.ndarray, points: np.ndarray) -> np.ndarray:

@@ -6,7 +6,6 @@ A change takes standardised windows, (rows, steps, variables); most alter one va
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,8 +34,7 @@ def _one_variable(change: Callable[[np.ndarray, np.random.Generator], np.ndarray
 
     def apply(x: np.ndarray, train: np.ndarray, random: np.random.Generator) -> np.ndarray:
         del train
-        rows = np.arange(len(x))
-        column = random.integers(x.shape[2], size=len(x))
+        rows, column = np.arange(len(x)), random.integers(x.shape[2], size=len(x))
         changed = x.copy()
         changed[rows, :, column] = change(x[rows, :, column], random)
         return changed
@@ -44,19 +42,14 @@ def _one_variable(change: Callable[[np.ndarray, np.random.Generator], np.ndarray
     return apply
 
 
-def _signed_sizes(n: int, low: float, high: float, random: np.random.Generator) -> np.ndarray:
-    """Sizes of random sign, (n, 1)."""
-    return random.choice([-1, 1], (n, 1)) * random.uniform(low, high, (n, 1))
+def _signed_sizes(shape: tuple[int, int], low: float, high: float, random: np.random.Generator) -> np.ndarray:
+    return random.choice([-1, 1], shape) * random.uniform(low, high, shape)
 
 
 def _frozen_sensor(series: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """The value at a random step of the first half is repeated from then on."""
     since = random.integers(series.shape[1] // 2, size=(len(series), 1))
     return np.where(np.arange(series.shape[1]) > since, np.take_along_axis(series, since, 1), series)
-
-
-def _level_shift(series: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    return series + _signed_sizes(len(series), 2, 4, random)
 
 
 def _gain(series: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -67,18 +60,18 @@ def _gain(series: np.ndarray, random: np.random.Generator) -> np.ndarray:
 
 
 def _drift(series: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    return series + _signed_sizes(len(series), 1, 3, random) * np.linspace(0, 1, series.shape[1])
+    return series + _signed_sizes((len(series), 1), 1, 3, random) * np.linspace(0, 1, series.shape[1])
 
 
 def _spikes(series: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """About one step in twelve is off by 2 to 5 standard deviations."""
-    size = random.choice([-1, 1], series.shape) * random.uniform(2, 5, series.shape)
+    size = _signed_sizes(series.shape, 2, 5, random)
     return series + np.where(random.random(series.shape) < 1 / 12, size, 0)
 
 
 WINDOW_CHANGES: dict[str, Change] = {
     "frozen_sensor": _one_variable(_frozen_sensor),
-    "level_shift": _one_variable(_level_shift),
+    "level_shift": _one_variable(lambda series, random: series + _signed_sizes((len(series), 1), 2, 4, random)),
     "gain": _one_variable(_gain),
     "drift": _one_variable(_drift),
     "spikes": _one_variable(_spikes),
@@ -87,27 +80,19 @@ WINDOW_CHANGES: dict[str, Change] = {
 }
 
 
-class _Series(NamedTuple):
-    """One of the two series."""
-
-    dates: pd.DatetimeIndex
-    values: np.ndarray  # (rows, variables)
-    stretch: np.ndarray  # (rows,), number of the regular stretch without missing values
-    target: int  # column
-
-
 @lru_cache(maxsize=2)
-def _load_series(name: str) -> _Series:
-    """A series by the name of its data set."""
-    frame = load_ettm1() if name == "ettm1" else load_jena()
-    columns = [c for c in frame.columns if c != "date"] if name == "ettm1" else JENA_COLUMNS
-    target = columns.index("OT" if name == "ettm1" else "T (degC)")
-    values = frame[columns].to_numpy(float)
-    dates, step = pd.Series(frame["date"]), pd.Timedelta(minutes=15 if name == "ettm1" else 10)
-    stretch = segments(dates, step)  # pyright: ignore[reportArgumentType]
+def _load_series(name: str) -> tuple[pd.DatetimeIndex, np.ndarray, np.ndarray, int]:
+    """Dates, values (rows, variables), each row's number of a regular stretch without missing values, target column."""
+    if name == "ettm1":
+        frame, target, minutes = load_ettm1(), "OT", 15
+        columns = [column for column in frame.columns if column != "date"]
+    else:
+        frame, target, minutes, columns = load_jena(), "T (degC)", 10, JENA_COLUMNS
+    values, dates = frame[columns].to_numpy(float), pd.Series(frame["date"])
+    stretch = segments(dates, pd.Timedelta(minutes=minutes))  # pyright: ignore[reportArgumentType]
     missing = np.isnan(values).any(1)
     stretch = 2 * (stretch + missing.cumsum()) + missing  # a missing value ends a stretch and is one of its own
-    return _Series(pd.DatetimeIndex(dates), values, stretch, target)
+    return pd.DatetimeIndex(dates), values, stretch, columns.index(target)
 
 
 def make_windows(name: str, data: str, seed: int) -> Scene:
@@ -129,13 +114,11 @@ def make_windows(name: str, data: str, seed: int) -> Scene:
     sizes = (WINDOW_ROWS, TEST_ROWS, TEST_ROWS)
     starts = [sample_starts(size, months, blocks) for size, blocks in zip(sizes, splits, strict=True)]
     starts.append(sample_starts(TEST_ROWS, other_months, block))
-    raw = [values[rows[:, None] + np.arange(LOOKBACK)] for rows in starts]
-    mean, std = raw[0].mean((0, 1)), raw[0].std((0, 1))
-    x = [(each - mean) / std for each in raw]
-    future = []
-    for rows in starts:
-        ahead = rows[:, None] + np.arange(LOOKBACK, LOOKBACK + HORIZON)
-        future.append((values[ahead, target] - mean[target]) / std[target])
+    raw = [values[rows[:, None] + np.arange(LOOKBACK + HORIZON)] for rows in starts]
+    past = raw[0][:, :LOOKBACK]
+    mean, std = past.mean((0, 1)), past.std((0, 1))
+    x = [(each[:, :LOOKBACK] - mean) / std for each in raw]
+    future = [(each[:, LOOKBACK:, target] - mean[target]) / std[target] for each in raw]
     change_std = (future[0] - x[0][:, -1:, target]).std(0)
     hour = 2 * math.pi * (dates.hour + dates.minute / 60).to_numpy() / 24
 
