@@ -11,7 +11,7 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from nsac.estimators.grid import Grid
+from nsac.estimators.evaluation import interval_scores
 from nsac.estimators.observations import find_columns, read_observations
 from nsac.estimators.times import read_times, restore_times
 from nsac.estimators.windows import subsample
@@ -48,11 +48,8 @@ def historical_forecasts(
     preprocessor = forecaster.preprocessor_
     observations = preprocessor.read(frame)
     grid, windows = preprocessor.past(observations)
-    if since is not None:
-        first = read_times(pd.Series([since]), preprocessor.columns.time)[0][0]
-        windows = _origins_since(windows, grid, first, preprocessor.step)
-    if max_origins is not None:
-        windows = _subsample(windows, max_origins)
+    first = None if since is None else read_times(pd.Series([since]), preprocessor.columns.time)[0][0]
+    windows = _select(windows, grid.times + preprocessor.step, first, max_origins)
     if not len(windows):
         raise ValueError(
             f"`frame` must hold a row with a known {forecaster.target!r} in the {forecaster.lookback} steps up to it "
@@ -88,11 +85,10 @@ def backtest(forecaster: "NSACForecaster", frame: pd.DataFrame, folds: int) -> p
         forecasts = fitted.historical_forecasts(known, since=since, max_origins=MAX_ORIGINS)
         observed = ~forecasts.y.isnan()
         y, bounds = forecasts.y[observed], (forecasts.lower[observed], forecasts.upper[observed])
-        scores = [(forecaster.method, _scores(forecasts.prediction[observed], *bounds, y))]
+        fold = {"fold": k + 1, "method": forecaster.method, "forecasts": len(y)}
+        rows.append(fold | _scores(forecasts.prediction[observed], *bounds, y))
         for name, p in _baselines(fitted, past, known, first).items():
-            scores.append((name, _scores(p[observed], *p[observed].interval(0.9), y)))
-        for name, each in scores:
-            rows.append({"fold": k + 1, "method": name, "forecasts": int(observed.sum()), **each})
+            rows.append(fold | {"method": name} | _scores(p[observed], *p[observed].interval(0.9), y))
     return pd.DataFrame(rows)
 
 
@@ -100,7 +96,7 @@ def _baselines(fitted: "NSACForecaster", past: pd.DataFrame, known: pd.DataFrame
     """Forecasts of the baselines, with the standard deviations that their errors have in the past."""
     preprocessor = fitted.preprocessor_
     grid, windows = preprocessor.past(preprocessor.read(known))
-    windows = _subsample(_origins_since(windows, grid, first, preprocessor.step), MAX_ORIGINS)
+    windows = _select(windows, grid.times + preprocessor.step, first, MAX_ORIGINS)
     _, past_windows = preprocessor.past(preprocessor.read(past))
     batch = windows.batch(torch.arange(len(windows)))
     problem = replace(fitted.problem_, missing_targets=True)
@@ -113,16 +109,14 @@ def _baselines(fitted: "NSACForecaster", past: pd.DataFrame, known: pd.DataFrame
     return predictions
 
 
-def _origins_since(windows: WindowData, grid: Grid, first: Any, step: float | int) -> WindowData:
-    """Windows whose first forecast is for this time or later."""
-    return windows.with_ends(windows.ends[torch.from_numpy(grid.times[windows.ends] + step >= first)])
-
-
-def _subsample(windows: WindowData, max_windows: int) -> WindowData:
-    return windows.with_ends(windows.ends[torch.from_numpy(subsample(np.arange(len(windows)), max_windows))])
+def _select(windows: WindowData, times: np.ndarray, first: Any, max_origins: int | None) -> WindowData:
+    """A subsample of the windows whose first forecast, at `times`, is at `first` or later."""
+    ends = windows.ends.numpy()
+    if first is not None:
+        ends = ends[times[ends] >= first]
+    return windows.with_ends(torch.from_numpy(ends if max_origins is None else subsample(ends, max_origins)))
 
 
 def _scores(p: Prediction, lower: Tensor, upper: Tensor, y: Tensor) -> dict[str, float]:
-    covered = ((lower <= y) & (y <= upper)).double().mean().item()
     scores = {"mse": mse(p, y), "mae": mae(p, y), "crps": crps(p, y), "nll": nll(p, y)}
-    return scores | {"coverage_90": covered, "width_90": (upper - lower).mean().item()}  # pyright: ignore
+    return scores | interval_scores(y, lower, upper)

@@ -18,26 +18,16 @@ SCORES = ("rmse", "mae", "nll", "crps", "coverage_90", "width_90", "calibration_
 class Evaluation:
     """Predictions and observed values of one target; entries without an observed value are left out."""
 
-    target: str
-    """its name"""
-    prediction: Prediction
-    """(n,), calibrated, in the unit of y"""
-    lower: Tensor
-    """(n,), lower end of the 90 % interval"""
-    upper: Tensor
-    """(n,), its upper end"""
-    y: Tensor
-    """(n,), observed values"""
-    baseline: Prediction
-    """(n,), prediction of the baseline"""
-    baseline_name: str
-    """of the baseline, in tables and legends"""
-    place: np.ndarray | None = None
-    """(n,), times, if the rows have any"""
-    step: Tensor | None = None
-    """(n,), forecasts: lead time in steps, from 1"""
-    shown: Tensor | None = None
-    """(n,), whether a value is in the plot over time: one series at one lead time"""
+    target: str  # its name
+    prediction: Prediction  # (n,), calibrated, in the unit of y
+    lower: Tensor  # (n,), lower end of the 90 % interval
+    upper: Tensor  # (n,), its upper end
+    y: Tensor  # (n,), observed values
+    baseline: Prediction  # (n,), prediction of the baseline
+    baseline_name: str  # in tables and legends
+    place: np.ndarray | None = None  # (n,), times, if the rows have any
+    step: Tensor | None = None  # (n,), forecasts: lead time in steps, from 1
+    shown: Tensor | None = None  # (n,), whether a value is in the plot over time: one series at one lead time
 
     def __post_init__(self):
         if not len(self.y):
@@ -50,8 +40,7 @@ class Evaluation:
     def scores(self) -> dict[str, dict[str, float]]:
         """`{"model": {score: value}, "baseline": ...}`; the interval of the model is the conformal one."""
         model = _scores(self.prediction, self.y, self.lower, self.upper)
-        lower, upper = self.baseline.interval(0.9)
-        return {"model": model, "baseline": _scores(self.baseline, self.y, lower, upper)}
+        return {"model": model, "baseline": _scores(self.baseline, self.y, *self.baseline.interval(0.9))}
 
 
 def evaluate_rows(
@@ -65,15 +54,15 @@ def evaluate_rows(
     step: Tensor | None = None,
     shown: Tensor | None = None,
 ) -> Evaluation:
-    """An `Evaluation` of the entries whose target is known, in double precision."""
+    """An `Evaluation` of the entries whose target is known."""
     known = torch.isfinite(y)
     return Evaluation(
         target,
-        _double(prediction[known]),
-        interval[0].double()[known],
-        interval[1].double()[known],
-        y.double()[known],
-        _double(baseline[known]),
+        prediction[known],
+        interval[0][known],
+        interval[1][known],
+        y[known],
+        baseline[known],
         baseline_name,
         place=None if place is None else place[known.numpy()],
         step=None if step is None else step[known],
@@ -81,17 +70,12 @@ def evaluate_rows(
     )
 
 
-def _scores(prediction: Prediction, y: Tensor, lower: Tensor, upper: Tensor) -> dict[str, float]:
-    return {
-        "rmse": rmse(prediction, y),
-        "mae": mae(prediction, y),
-        "nll": nll(prediction, y),
-        "crps": crps(prediction, y),
-        "coverage_90": ((lower <= y) & (y <= upper)).double().mean().item(),
-        "width_90": (upper - lower).mean().item(),
-        "calibration_error": calibration_error(prediction, y),
-    }
+def interval_scores(y: Tensor, lower: Tensor, upper: Tensor) -> dict[str, float]:
+    """Coverage and mean width of 90 % intervals."""
+    covered = ((lower <= y) & (y <= upper)).double().mean().item()
+    return {"coverage_90": covered, "width_90": (upper - lower).mean().item()}
 
 
-def _double(prediction: Prediction) -> Prediction:
-    return Prediction(prediction.mean_draws.double(), prediction.log_std_draws.double())
+def _scores(p: Prediction, y: Tensor, lower: Tensor, upper: Tensor) -> dict[str, float]:
+    scores = {"rmse": rmse(p, y), "mae": mae(p, y), "nll": nll(p, y), "crps": crps(p, y)}
+    return scores | interval_scores(y, lower, upper) | {"calibration_error": calibration_error(p, y)}

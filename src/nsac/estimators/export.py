@@ -4,6 +4,7 @@ A graph takes inputs in their own unit and the noise, and returns calibrated pre
 contains the modules that the estimator runs: scaling, members, their mixture, calibration and conformal margins.
 """
 
+import base64
 import contextlib
 import io
 import json
@@ -19,12 +20,13 @@ from sklearn.utils.validation import check_is_fitted
 from nsac._io import write_atomic
 from nsac._torch import single_threaded
 from nsac.estimators.base import AbstractEstimator
-from nsac.estimators.description import describe
-from nsac.estimators.graph import make_graph
+from nsac.estimators.forecaster import NSACForecaster
+from nsac.estimators.graph import make_graph, prediction_noise
+from nsac.estimators.regressor import NSACRegressor
 from nsac.uncertainty.checks import check_probability
 
-DETERMINISTIC_METHODS = ("gmle", "de", "mean", "ridge")
-"""Methods, besides "nsac", that can be exported: their predictions have no noise."""
+METHODS = ("nsac", "gmle", "de", "mean", "ridge")
+"""Methods that can be exported; predictions of all but the first have no noise."""
 METADATA = "nsac"
 """Key of the description in the metadata of an ONNX file."""
 MIN_DRAWS = 3
@@ -85,8 +87,7 @@ def export_onnx(
         written = torch.onnx.export(program, dynamo=True, verbose=False)
     assert written is not None
     graph = written.model.graph
-    values = [value for node in graph for value in node.outputs]
-    for i, value in enumerate(values):
+    for i, value in enumerate([value for node in graph for value in node.outputs]):
         value.name = f"v{i}"  # names of the trace may be those of outputs
     for value, name in zip(graph.outputs, names, strict=True):
         value.name = name
@@ -103,13 +104,46 @@ def program_bytes(program: torch.export.ExportedProgram) -> bytes:
     return content.getvalue()
 
 
+def describe(estimator: AbstractEstimator, coverage: float = 0.9, targets: list[str] | None = None) -> dict[str, Any]:
+    """Columns, targets, and the noise with which this library predicts, as plain values."""
+    facts: dict[str, Any] = {"class": type(estimator).__name__, "method": estimator.method, "coverage": coverage}
+    if isinstance(estimator, NSACRegressor):
+        facts["columns"] = _table_columns(estimator)
+        facts["targets"] = targets or [f"y{i}" for i in range(len(estimator.centre_))]
+    if isinstance(estimator, NSACForecaster):
+        inputs = [*estimator.columns_.inputs, "offset"] if estimator.irregular_ else estimator.columns_.inputs
+        seconds = estimator.step_ / 1e9 if isinstance(estimator.step_, int) else estimator.step_
+        facts["columns"] = [{"name": name, "input": "x", "place": i} for i, name in enumerate(inputs)]
+        facts |= {"targets": [estimator.columns_.target], "lookback": estimator.lookback, "horizon": estimator.horizon}
+        facts |= {"step": seconds, "cycles": list(estimator.cycles_)}
+    noise = prediction_noise(estimator)
+    if noise is not None:
+        content = noise.numpy().astype("<f4").tobytes()
+        facts["noise"] = {"shape": list(noise.shape), "data": base64.b64encode(content).decode()}
+    return facts
+
+
+def _table_columns(estimator: NSACRegressor) -> list[dict[str, Any]]:
+    """In the order of the training table: name, input and place there, categories by code (`levels`), `missing`."""
+    columns, described, place = estimator.columns_, [], {"x": 0, "c": 0}
+    for i, name in enumerate(columns.names):
+        kind = "c" if i in columns.categories else "x"
+        missing = bool(estimator.imputer_.learned[kind][place[kind]])
+        column: dict[str, Any] = {"name": name, "input": kind, "place": place[kind], "missing": missing}
+        if kind == "c":
+            column["levels"] = list(columns.categories[i])
+        described.append(column)
+        place[kind] += 1
+    return described
+
+
 def _check(estimator: AbstractEstimator, coverage: float) -> None:
     check_probability("coverage", coverage)
     check_is_fitted(estimator)
-    if estimator.method != "nsac" and estimator.method not in DETERMINISTIC_METHODS:
+    if estimator.method not in METHODS:
         raise ExportError(
-            f"`method` must be one of nsac, {', '.join(DETERMINISTIC_METHODS)} to be exported. Got "
-            f"{estimator.method!r} instead. Fit with one of those."
+            f"`method` must be one of {', '.join(METHODS)} to be exported. Got {estimator.method!r} instead. Fit with "
+            "one of those."
         )
     for member in estimator.members_:
         novelty = getattr(member, "novelty", None)

@@ -13,16 +13,15 @@ from torch import Tensor
 from nsac._checks import check_int
 from nsac.estimators.backtest import HistoricalForecasts, backtest, historical_forecasts
 from nsac.estimators.base import AbstractEstimator
-from nsac.estimators.lead_times import interpolate_steps, lead_times
 from nsac.estimators.observations import Observations, find_columns
 from nsac.estimators.online import OnlineCalibration, absolute_scores, coverage_report
 from nsac.estimators.preprocessing import SeriesPreprocessor, prepare
-from nsac.estimators.times import restore_times
+from nsac.estimators.times import interpolate_steps, lead_times, restore_times
 from nsac.estimators.windows import WindowShape
-from nsac.methods import METHODS, WindowProblem
+from nsac.methods import WindowProblem
 from nsac.training import WindowData
 from nsac.uncertainty import Prediction, prediction_columns
-from nsac.uncertainty.checks import check_probability
+from nsac.uncertainty.checks import check_probability, probabilities
 
 
 class NSACForecaster(AbstractEstimator):
@@ -158,9 +157,7 @@ class NSACForecaster(AbstractEstimator):
         Returns:
             (series, 2, horizon), lower and upper bounds; for several coverages (series, coverages, 2, horizon).
         """
-        coverages = np.atleast_1d(coverage).tolist()
-        for each in coverages:
-            check_probability("coverage", each)
+        coverages = probabilities("coverage", coverage)
         _, windows, p = self._predict_latest(frame)
         bounds = torch.stack([torch.stack(self._interval(windows, p, each), 1) for each in coverages], 1).numpy()
         return bounds[:, 0] if np.ndim(coverage) == 0 else bounds
@@ -169,8 +166,7 @@ class NSACForecaster(AbstractEstimator):
         self, frame: pd.DataFrame, quantiles: float | Sequence[float] = (0.1, 0.5, 0.9)
     ) -> np.ndarray:
         """Quantiles of the calibrated mixture, (series, quantiles, horizon)."""
-        levels = np.atleast_1d(quantiles).tolist()
-        return self.predict_distribution(frame).quantile(levels).movedim(0, 1).numpy()
+        return self.predict_distribution(frame).quantile(np.atleast_1d(quantiles).tolist()).movedim(0, 1).numpy()
 
     def predict_distribution(self, frame: pd.DataFrame) -> Prediction:
         """The calibrated mixture in the unit of the target, (series, horizon)."""
@@ -183,13 +179,7 @@ class NSACForecaster(AbstractEstimator):
         The score is the epistemic standard deviation of the standardised forecast, as a root mean square over the
         horizon. It needs a method with epistemic uncertainty, or several members.
         """
-        check_is_fitted(self)
-        if len(self.members_) == 1 and not METHODS[self.method].has_epistemic:
-            able = [name for name, cls in METHODS.items() if cls.has_epistemic and self.kind in cls.kinds]
-            raise ValueError(
-                f"`method` must have epistemic variance ({', '.join(able)}), or `members` must be above 1. "
-                f"Got {self.method!r} and 1 instead."
-            )
+        self._check_epistemic()
         return self._predict_latest(frame)[2].epistemic.mean(1).sqrt().numpy()
 
     def historical_forecasts(

@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 from nsac._torch import single_threaded
 from nsac.core import matched_normal
-from nsac.estimators.base import AbstractEstimator
-from nsac.estimators.calendar import CYCLES
+from nsac.estimators.base import AbstractEstimator, join
 from nsac.estimators.columns import standardise
-from nsac.estimators.ensemble import join
 from nsac.estimators.forecaster import NSACForecaster
 from nsac.estimators.regressor import NSACRegressor
+from nsac.estimators.times import CYCLES
 from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
 from nsac.models.encoder import Batch
