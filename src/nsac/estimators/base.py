@@ -23,36 +23,26 @@ from nsac.models.encoder import Batch
 from nsac.training import Data, DivergedError, ProgressBar, Subset, TrainConfig, batches
 from nsac.uncertainty import Calibration, Prediction
 
-PREDICTION_BATCH = 1024
-"""Rows predicted at a time: bounds memory."""
-RETRY_LEARNING_RATE_FACTOR = 0.1
-"""Training that diverges starts again with this factor on the learning rate."""
-SEARCH_MEMBERS = 3
-"""Members that are trained with every candidate."""
-SINGLE_SEARCH_ROWS = 400
-"""With this many validation rows, one member is enough to compare candidates."""
-MIN_FOLDS = 8
-"""Least number of cross-validation folds of a table; with fewer members, some folds are never left out."""
-CALIBRATION_FRACTION = 0.1
-"""Fraction of the rows in the calibration set."""
-MIN_CALIBRATION_ROWS = 40
-"""Least size of the calibration set, if that is at most a fifth of the rows."""
-MAX_CALIBRATION_ROWS = 2000
-"""Largest size of the calibration set."""
-MAX_NUM_SAMPLES = 10_000
-"""Most draws per member; more would not fit into memory."""
+PREDICTION_BATCH = 1024  # rows predicted at a time: bounds memory
+RETRY_LEARNING_RATE_FACTOR = 0.1  # training that diverges starts again with this factor on the learning rate
+SEARCH_MEMBERS = 3  # members that are trained with every candidate
+SINGLE_SEARCH_ROWS = 400  # with this many validation rows, one member is enough to compare candidates
+MIN_FOLDS = 8  # least number of cross-validation folds of a table; with fewer members, some folds are never left out
+CALIBRATION_FRACTION = 0.1  # fraction of the rows in the calibration set
+MIN_CALIBRATION_ROWS = 40  # least size of the calibration set, if that is at most a fifth of the rows
+MAX_CALIBRATION_ROWS = 2000  # largest size of the calibration set
+MAX_NUM_SAMPLES = 10_000  # most draws per member; more would not fit into memory
 
-Split = tuple[np.ndarray, np.ndarray]
-"""Row numbers of a member's training and validation set."""
+Split = tuple[np.ndarray, np.ndarray]  # row numbers of a member's training and validation set
+Splits = Sequence[Split]
+Candidates = Sequence[dict[str, Any]]  # fields of `TrainConfig`
 
 
 class AbstractEstimator(BaseEstimator, ABC):
     """An ensemble of one method, each member trained on its own split; the members predict as one mixture.
 
-    A subclass has an `__init__` that stores its arguments, those below among them. Its `fit` makes a problem and data
-    with standardised float32 tensors, calls `_learn`, and sets what it needs to transform inputs into such data and
-    predictions into the unit of the target. It predicts with `_draws`, some thousand rows at a time, and calibrates
-    the result with `calibration_`. Model folders need `_state` and `_load_state`.
+    The `fit` of a subclass makes a problem and data with standardised float32 tensors, and calls `_learn`. It predicts
+    with `mixture` or `_draws`, calibrates the result with `calibration_`, and saves its own state by `_state`.
     """
 
     method: str
@@ -63,8 +53,7 @@ class AbstractEstimator(BaseEstimator, ABC):
     random_state: Any
     verbose: bool
 
-    kind: ClassVar[str]
-    """of the problem"""
+    kind: ClassVar[str]  # of the problem
 
     @abstractmethod
     def _training(self, rows: int) -> dict[str, Any]:
@@ -84,41 +73,28 @@ class AbstractEstimator(BaseEstimator, ABC):
         write_model(folder, *to_archive(self))
 
     def _learn(
-        self,
-        problem: AbstractProblem,
-        rows: Data,
-        calibration: Data,
-        splits: Sequence[Split],
-        seed: int,
-        candidates: Sequence[dict[str, Any]] = ({},),
+        self, problem: AbstractProblem, rows: Data, calibration: Data, splits: Splits, seed: int, candidates: Candidates
     ) -> Prediction:
         """Fit one member per split of `rows`, and calibrate their mixture; returns its prediction of `calibration`.
 
-        Sets `problem_`, `members_`, `seeds_`, `calibration_` and `chosen_`, the selected one of `candidates`: fields of
-        `TrainConfig`, ordered so that the score has one minimum. They are compared on the validation rows of the first
-        members; fields that `training` fixes are not searched.
+        Sets `problem_`, `members_`, `seeds_`, `calibration_` and `chosen_`, the selected one of `candidates`, which are
+        ordered so that the score has one minimum, and compared on the validation rows of the first members.
         """
         self.problem_ = problem
         self.seeds_ = [(seed + 10_007 * k) % 2**31 for k in range(len(splits))]
         with single_threaded():
-            self._search(rows, splits, self._free(candidates))
+            self._search(rows, splits, candidates)
             prediction = self._draws(calibration)
             self.calibration_ = Calibration.fit(prediction, _targets(calibration))
         return prediction
 
-    def _free(self, candidates: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The different candidates without the fields that `training` fixes."""
-        if issubclass(METHODS[self.method], AbstractSolved):
-            return [{}]
-        free: list[dict[str, Any]] = []
-        for candidate in candidates:
-            rest = {name: value for name, value in candidate.items() if name not in (self.training or {})}
-            if rest not in free:
-                free.append(rest)
-        return free
-
-    def _search(self, rows: Data, splits: Sequence[Split], candidates: Sequence[dict[str, Any]]) -> None:
-        """Set the best candidate on validation, and all members trained with it."""
+    def _search(self, rows: Data, splits: Splits, given: Candidates) -> None:
+        """Set the best candidate, without the fields that `training` fixes, and all members trained with it."""
+        solved, candidates = issubclass(METHODS[self.method], AbstractSolved), []
+        for candidate in given:
+            free = {name: v for name, v in candidate.items() if not solved and name not in (self.training or {})}
+            if free not in candidates:
+                candidates.append(free)
         pairs = list(zip(splits, self.seeds_, strict=True))
         n_compared = 0
         if len(candidates) > 1:
@@ -149,7 +125,7 @@ class AbstractEstimator(BaseEstimator, ABC):
             fit(member, train, validation, config, seed=seed, report=report)
         return member.cpu().double().eval()
 
-    def _validation_nll(self, members: Sequence[AbstractMethod], rows: Data, splits: Sequence[Split]) -> float:
+    def _validation_nll(self, members: Sequence[AbstractMethod], rows: Data, splits: Splits) -> float:
         """Negative log-likelihood of the members' validation rows, after one variance scale for all of them."""
         predictions, targets = [], []
         for member, (_, validation) in zip(members, splits, strict=False):

@@ -1,6 +1,7 @@
 """Columns of a table, from arrays or frames: standardised numbers, coded categories, and targets."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -11,10 +12,8 @@ import torch
 from sklearn.utils.validation import check_array
 from torch import Tensor
 
-LINEAR_RANGE = 2.0
-"""Standard deviations from the mean within which `squash` is the identity."""
-MAX_CATEGORIES = 1000
-"""Categories of a column that have codes of their own: the most frequent ones."""
+LINEAR_RANGE = 2.0  # standard deviations from the mean within which `standardise` is linear
+MAX_CATEGORIES = 1000  # categories of a column that have codes of their own: the most frequent ones
 ALL_MISSING = "Column {!r} must have a value in at least one row. All are missing. Leave it out."
 
 
@@ -54,19 +53,17 @@ class Columns:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; `levels` is the name of the categories in model folders. Centre and scale are not included."""
-        categories = {str(i): list(each) for i, each in self.categories.items()}
-        return {"names": list(self.names), "levels": categories}
+        return {"names": list(self.names), "levels": {str(i): list(each) for i, each in self.categories.items()}}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], centre: Tensor, scale: Tensor) -> "Columns":
         """Inverse of `to_dict`."""
-        categories = {int(i): tuple(each) for i, each in values["levels"].items()}
-        names = tuple(values["names"])
-        numbers = len(names) - len(categories)
+        categories, names = {int(i): tuple(each) for i, each in values["levels"].items()}, tuple(values["names"])
         texts = [text for group in (names, *categories.values()) for text in group]
         if set(values) != {"names", "levels"} or not all(isinstance(text, str) for text in texts):
             raise ValueError("Names and categories must be text.")
-        if not (centre.shape == scale.shape == (numbers,)) or not set(categories) <= set(range(len(names))):
+        shape, known = (len(names) - len(categories),), set(range(len(names)))
+        if not (centre.shape == scale.shape == shape) or not set(categories) <= known:
             raise ValueError("`columns` do not fit their scales.")
         return cls(names, categories, centre.double().numpy(), scale.double().numpy())
 
@@ -91,12 +88,11 @@ def digest_of(tensors: dict[str, Tensor]) -> str:
 
 
 def standardise(x: Any, centre: Any, scale: Any, xp: ModuleType = np) -> Any:
-    """Squashed number of standard deviations from the centre; `xp` is numpy, or torch for tensors."""
-    return squash(x / scale - centre / scale, xp)  # a difference of huge numbers may overflow
+    """Standard deviations from the centre, logarithmic beyond two: outliers stay ordered and do not dominate.
 
-
-def squash(z: Any, xp: ModuleType = np) -> Any:
-    """Linear up to two standard deviations, logarithmic beyond: outliers stay ordered and do not dominate."""
+    `xp` is numpy, or torch for tensors.
+    """
+    z = x / scale - centre / scale  # a difference of huge numbers may overflow
     size = xp.abs(z)
     return xp.sign(z) * (xp.clip(size, None, LINEAR_RANGE) + xp.log1p(xp.clip(size - LINEAR_RANGE, 0, None)))
 
@@ -110,8 +106,6 @@ def target_values(y: Any, estimator: str) -> np.ndarray:
     except ValueError as err:
         names = ", ".join(f"column {name!r}" for name in target_names(y)) or "y"
         raise ValueError(f"Input y must hold numbers, (n,) or (n, outputs), in {names}: {err}") from None
-    if values.ndim not in (1, 2):
-        raise ValueError(f"Input y must have shape (n,) or (n, outputs). Got {values.shape} instead.")
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         row, *column = bad[0]
@@ -155,13 +149,12 @@ def _is_text(column: Any) -> bool:
 
 
 def _read(column: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Values as numbers, NaN where they are not, and which are known."""
     import pandas as pd
 
     column = pd.Series(np.asarray(column, dtype=object))
     known = column.notna().to_numpy()
     numbers: Any = pd.to_numeric(column, errors="coerce")
-    return numbers.to_numpy(dtype=float, na_value=np.nan), known
+    return numbers.to_numpy(dtype=float, na_value=np.nan), known  # NaN where a value is no number
 
 
 def _numbers(columns: list[Any], names: Sequence[str], categories: Container[int], rows: int) -> np.ndarray:
@@ -212,19 +205,16 @@ def _factorize(column: Any) -> tuple[np.ndarray, list[str]]:
 
 def _categories(column: Any, name: str) -> tuple[str, ...]:
     codes, text = _factorize(column)
-    counts: dict[str, int] = {}
-    for category, count in zip(text, np.bincount(codes[codes >= 0], minlength=len(text)).tolist(), strict=True):
-        counts[category] = counts.get(category, 0) + count
+    counts = Counter(text[code] for code in codes.tolist() if code >= 0)
     if not counts:
         raise ValueError(ALL_MISSING.format(name))
-    repeated = [category for category, count in counts.items() if count > 1]
+    repeated = sorted((-count, category) for category, count in counts.items() if count > 1)
     if not repeated:
         raise ValueError(
             f"Column {name!r} must have categories that repeat. All {len(counts)} are different. Leave it out: nothing "
             "can be learned from unique names."
         )
-    repeated.sort(key=lambda category: (-counts[category], category))
-    return tuple(repeated[:MAX_CATEGORIES])
+    return tuple(category for _, category in repeated[:MAX_CATEGORIES])
 
 
 def _codes(column: Any, categories: tuple[str, ...]) -> np.ndarray:
@@ -235,7 +225,6 @@ def _codes(column: Any, categories: tuple[str, ...]) -> np.ndarray:
 
 
 def _label(y: Any, i: int) -> str:
-    """Output i in a message."""
     names = target_names(y)
     if names:
         return f"column {names[i]!r}"

@@ -25,12 +25,9 @@ from nsac.estimators.graph import make_graph, prediction_noise
 from nsac.estimators.regressor import NSACRegressor
 from nsac.uncertainty.checks import check_probability
 
-METHODS = ("nsac", "gmle", "de", "mean", "ridge")
-"""Methods that can be exported; predictions of all but the first have no noise."""
-METADATA = "nsac"
-"""Key of the description in the metadata of an ONNX file."""
-MIN_DRAWS = 3
-"""Fewest draws of the noise that a graph takes."""
+METHODS = ("nsac", "gmle", "de", "mean", "ridge")  # can be exported; all but the first predict without noise
+METADATA = "nsac"  # key of the description in the metadata of an ONNX file
+MIN_DRAWS = 3  # fewest draws of the noise that a graph takes
 
 
 class ExportError(ValueError):
@@ -52,28 +49,14 @@ def export_onnx(
 ) -> dict[str, Any]:
     """Write the estimator as one ONNX file that needs numpy and an ONNX runtime, and nothing else.
 
-    Inputs, with any number of rows:
-
-    - `x`, float64, in its own unit, NaN where a value is missing. Regressors: (rows, numeric columns). Forecasters:
-      (rows, lookback, columns), regular steps, the target first; for irregularly sampled series also the distance of
-      each observation from its step, in steps.
-    - `c`, int64, (rows, categorical columns), codes from 1 on, 0 where missing or unknown; if there are categories.
-    - `time`, float64, (rows,), seconds since 1970 in local time at the last step; if a forecaster uses a calendar.
-    - `noise`, float32, (draws, queries, topk, heads), standard normal; if the method is stochastic.
-
-    Outputs, float64, (rows, targets) or (rows, horizon): `mean`, `aleatoric`, `epistemic` (variances), and the ends of
-    the conformal interval, for instance `lower_90` and `upper_90`. A row of a table with a value missing where none was
-    missing in training gets NaN, and so does a window without any value of the target.
-
-    Args:
-        estimator: a fitted one.
-        path: where to write.
-        coverage: of the interval.
-        targets: names of the outputs, for the description.
+    Inputs, with any number of rows, are `x` in its own unit, NaN where a value is missing (float64; for forecasters the
+    target first, and the offsets from the steps last if the series is irregularly sampled), and where they apply codes
+    of categories `c` (int64), `time` (float64) and `noise` (float32). Outputs are `mean`, `aleatoric`, `epistemic` and
+    interval ends such as `lower_90` (float64). See docs/export.md for shapes and for what gives NaN.
 
     Returns:
-        The description, which the file's metadata holds as JSON under `"nsac"`: columns with their categories, outputs,
-        and the noise with which this library predicts (base64, little-endian float32).
+        The description, which the file's metadata holds as JSON under `"nsac"`: columns with their categories, outputs
+        (named `targets`), and the noise with which this library predicts (base64, little-endian float32).
     """
     try:
         import onnx_ir

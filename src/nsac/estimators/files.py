@@ -5,7 +5,7 @@ import json
 import os
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,16 +20,13 @@ from nsac.uncertainty import Calibration
 if TYPE_CHECKING:
     from nsac.estimators.base import AbstractEstimator
 
-E = TypeVar("E", bound="AbstractEstimator")
-
 FORMAT, VERSION = "nsac-model", 1
 TENSORS, CONFIG = "model.safetensors", "config.json"
 MAX_TENSORS_BYTES, MAX_CONFIG_BYTES, MAX_HEADER_BYTES = 4 << 30, 64 << 20, 8 << 20
 """Sizes of the two files and of the header of the first; larger ones are not read."""
 CLASSES = {"NSACRegressor": "nsac.estimators.regressor", "NSACForecaster": "nsac.estimators.forecaster"}
 """Classes that a folder may hold, and their modules; no file can add to this list."""
-_KEYS = {"parameters", "own", "problem", "seeds"}
-"""Of a config; `own` is what `_state` returns."""
+_KEYS = {"parameters", "own", "problem", "seeds"}  # of a config; `own` is what `_state` returns
 
 
 class ModelError(ValueError):
@@ -85,17 +82,14 @@ def read_model(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Ten
         raise ModelError(f"{folder} must be a folder that `save` wrote. There is no such folder. Check the path.")
     text, weights = _read(folder, CONFIG, MAX_CONFIG_BYTES), _read(folder, TENSORS, MAX_TENSORS_BYTES)
     try:
-        headed = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as err:
-        raise _unusable(folder, f"is damaged: {CONFIG} is not JSON ({err})") from None
-    try:
-        facts = remove_header(FORMAT, VERSION, headed, weights)
+        facts = remove_header(FORMAT, VERSION, json.loads(text, parse_constant=_refuse), weights)
     except VersionError as err:
-        raise ModelError(
-            f"The model in {folder} {err}. Load it with the library that wrote it, or fit it anew."
-        ) from None
+        remedy = "Load it with the library that wrote it, or fit it anew."
+        raise ModelError(f"The model in {folder} {err}. {remedy}") from None
     except HeaderError as err:
         raise _unusable(folder, str(err)) from None
+    except (ValueError, RecursionError) as err:
+        raise _unusable(folder, f"is damaged: {CONFIG} is not JSON ({err})") from None
     if int.from_bytes(weights[:8], "little") > MAX_HEADER_BYTES:
         raise _unusable(folder, f"is damaged: the header of {TENSORS} is larger than {MAX_HEADER_BYTES} bytes")
     try:
@@ -124,7 +118,9 @@ def to_archive(estimator: "AbstractEstimator") -> tuple[dict[str, Any], dict[str
     return _plain(config), tensors
 
 
-def from_archive(cls: type[E], config: dict[str, Any], tensors: dict[str, Tensor]) -> E:
+def from_archive(
+    cls: "type[AbstractEstimator]", config: dict[str, Any], tensors: dict[str, Tensor]
+) -> "AbstractEstimator":
     """Inverse of `to_archive`, without the key `class`. Wrong values may raise any exception."""
     if set(config) != _KEYS:
         raise ValueError(f"`config` must have the keys {sorted(_KEYS)}. Got {sorted(config)} instead.")
@@ -183,9 +179,8 @@ def _renamed(tensors: dict[str, Tensor], d_model: int) -> dict[str, Tensor]:
 
 
 def _smallest(tensor: Tensor) -> Tensor:
-    """In float32 if it represents all values; weights were trained in single precision."""
     single = tensor.is_floating_point() and torch.equal(tensor.float().double(), tensor.double())
-    return tensor.float() if single else tensor
+    return tensor.float() if single else tensor  # weights were trained in single precision
 
 
 def _plain(value: Any) -> Any:

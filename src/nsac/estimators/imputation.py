@@ -10,8 +10,7 @@ from torch import Tensor
 from nsac.models.encoder import Batch
 from nsac.uncertainty import Prediction
 
-MAX_DONORS = 20
-"""Training rows that are kept to impute from."""
+MAX_DONORS = 20  # training rows that are kept to impute from
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,8 @@ from nsac.training import WindowData
 from nsac.uncertainty import LeadTimeConformal, Prediction
 from nsac.uncertainty.adaptive import COVERAGES
 
-SCORE_CHUNK = 8192
-"""Windows whose draws are in memory at once."""
-FRESH_STEPS = 0.25
-"""An observation is new if it is so many steps later than the last one that was seen."""
+SCORE_CHUNK = 8192  # windows whose draws are in memory at once
+FRESH_STEPS = 0.25  # an observation is new if it is so many steps later than the last one that was seen
 
 
 @dataclass
@@ -39,11 +37,10 @@ class OnlineCalibration:
     def update(
         self, observations: Observations, preprocessor: SeriesPreprocessor, draws: Callable[[WindowData], Prediction]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Adapt to the forecasts of the new observations; those that such forecasts look at come before them.
+        """Adapt to the new observations; those that their forecasts look at come before them.
 
-        Returns:
-            Scores of the forecasts that came due, (times, horizon), NaN where there is none, and the margins that were
-            in force when they were made, (times, coverages, horizon).
+        Returns scores of the forecasts that came due, (times, horizon), NaN where there is none, and the margins that
+        were in force when they were made, (times, coverages, horizon).
         """
         step, shape = preprocessor.step, preprocessor.shape
         before_first = observations.times.min() - step
@@ -93,10 +90,7 @@ def absolute_scores(windows: WindowData, p: Prediction) -> np.ndarray:
 
 
 def due_scores(grid: Grid, ends: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Scores by the slot they came due at, (slots, horizon): column h - 1 is of the forecast made h steps before.
-
-    They are given by window, (windows, horizon), and `ends` are the slots at which forecasts were made.
-    """
+    """Scores of windows by the slot they came due at, (slots, horizon): column h - 1 was forecast h steps before."""
     due = np.full((len(grid.times), scores.shape[1]), np.nan)
     for h in range(scores.shape[1]):
         inside = ends + h + 1 < grid.stop[ends]
@@ -113,7 +107,6 @@ def coverage_report(scores: np.ndarray, margins: np.ndarray) -> pd.DataFrame:
 
 
 def _json_name(name: Any) -> str | int | None:
-    """Name of a series as JSON has it."""
     if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
         return int(name)
     return None if name is None else str(name)

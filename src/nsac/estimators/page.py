@@ -17,12 +17,9 @@ from nsac.estimators.evaluation import Evaluation
 from nsac.uncertainty import plot
 from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, STYLE
 
-MAX_BAND_ROWS = 200
-"""Rows of the band plot."""
-MAX_ERROR_DOTS = 2000
-"""Dots of the error plot."""
-MAX_GROUPS, MIN_GROUP_ROWS = 10, 10
-"""Groups of equally many rows, by their epistemic standard deviation."""
+MAX_BAND_ROWS = 200  # rows of the band plot
+MAX_ERROR_DOTS = 2000  # dots of the error plot
+MAX_GROUPS, MIN_GROUP_ROWS = 10, 10  # groups of equally many rows, by their epistemic standard deviation
 SCORE_NAMES = {
     "rmse": ("RMSE", "root mean square error of the mean, in the unit of the target; lower is better"),
     "mae": ("MAE", "mean absolute error of the mean; lower is better"),
@@ -110,21 +107,17 @@ def _section(e: Evaluation, several: bool) -> str:
 
 
 def _table(e: Evaluation) -> str:
-    rows = [_row(key, [e.scores["model"][key], e.scores["baseline"][key]]) for key in SCORE_NAMES]
-    head = f"<tr><th>score</th><th>model</th><th>{html.escape(e.baseline_name)}</th><th></th></tr>"
-    return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
-
-
-def _row(key: str, values: list[float]) -> str:
-    """A score of model and baseline; the better one is marked."""
-    name, meaning = SCORE_NAMES[key]
-    losses = [abs(value - 0.9) for value in values] if key == "coverage_90" else values
-    cells = ""
-    for value, loss in zip(values, losses, strict=True):
-        mark = ' class="best"' if loss < max(losses) and key != "width_90" else ""
-        text = f"{100 * value:.1f} %" if key == "coverage_90" else f"{value:.4g}"
-        cells += f"<td{mark}>{text}</td>"
-    return f'<tr><td>{name}</td>{cells}<td class="what">{meaning}</td></tr>'
+    rows = f"<tr><th>score</th><th>model</th><th>{html.escape(e.baseline_name)}</th><th></th></tr>"
+    for key, (name, meaning) in SCORE_NAMES.items():
+        values = [e.scores["model"][key], e.scores["baseline"][key]]
+        losses = [abs(value - 0.9) for value in values] if key == "coverage_90" else values
+        cells = ""
+        for value, loss in zip(values, losses, strict=True):
+            mark = ' class="best"' if loss < max(losses) and key != "width_90" else ""
+            text = f"{100 * value:.1f} %" if key == "coverage_90" else f"{value:.4g}"
+            cells += f"<td{mark}>{text}</td>"
+        rows += f'<tr><td>{name}</td>{cells}<td class="what">{meaning}</td></tr>'
+    return f'<div class="scroll"><table>{rows}</table></div>'
 
 
 def _figure(draw: Callable[..., None], size: tuple[float, float], caption: str, panels: int = 1) -> str:
@@ -151,7 +144,6 @@ def _band_rows(e: Evaluation) -> Tensor:
 
 
 def _draw_bands(e: Evaluation, axes: Axes) -> None:
-    """Mean, interval and observed values of some rows."""
     rows = _band_rows(e)
     x = torch.arange(len(rows)).double()
     if e.place is not None:
@@ -166,9 +158,8 @@ def _draw_bands(e: Evaluation, axes: Axes) -> None:
 
 
 def _draw_epistemic(e: Evaluation, axes: Axes) -> None:
-    """Absolute error against epistemic standard deviation, row by row and in groups."""
-    epistemic, error = e.prediction.epistemic.sqrt().numpy(), (e.y - e.prediction.mean).abs().numpy()
-    std = e.prediction.std.numpy()
+    error, std = (e.y - e.prediction.mean).abs().numpy(), e.prediction.std.numpy()
+    epistemic = e.prediction.epistemic.sqrt().numpy()
     dots = np.linspace(0, len(error) - 1, min(MAX_ERROR_DOTS, len(error))).astype(int)
     axes.plot(epistemic[dots], error[dots], ".", color=PALE_BLUE, ms=4, label="one value")
     n_groups = max(1, min(MAX_GROUPS, len(epistemic) // MIN_GROUP_ROWS))
@@ -177,7 +168,7 @@ def _draw_epistemic(e: Evaluation, axes: Axes) -> None:
     rmse = [np.sqrt((error[group] ** 2).mean()) for group in groups]
     axes.plot(centres, rmse, "o-", color=INK, ms=4, label="RMSE of a group")
     axes.plot(centres, [std[group].mean() for group in groups], color=ORANGE, lw=1, label="predicted std")
-    low, high = np.quantile(epistemic, [0.0, 1.0])
+    low, high = epistemic.min(), epistemic.max()
     if low > 0 and high / low > 20:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
@@ -189,7 +180,6 @@ def _draw_epistemic(e: Evaluation, axes: Axes) -> None:
 
 
 def _draw_lead_times(e: Evaluation, left: Axes, right: Axes) -> None:
-    """RMSE of model and baseline, and PI coverage of the model, by lead time."""
     assert e.step is not None
     steps = e.step.unique()
     for p, name, colour in ((e.prediction, "model", BLUE), (e.baseline, e.baseline_name, GREY)):

@@ -16,20 +16,8 @@ from nsac.models.windows import interpolate_missing
 from nsac.training import WindowData
 from nsac.uncertainty import Prediction
 
-MAX_SCALING_WINDOWS = 4096
-"""Windows from which roughness and amplitudes are estimated, at most."""
-SCALING_CHUNK, CHANGE_CHUNK = 256, 4096
-"""Windows in memory at once."""
-
-
-@dataclass(frozen=True)
-class SeriesScaling:
-    """Statistics of the training split."""
-
-    offset: np.ndarray  # (inputs,), mean
-    scale: np.ndarray  # (inputs,), standard deviation; 1 for a constant
-    roughness: float  # typical root mean square step of the target in a window, in `scale`
-    change: np.ndarray  # (horizon,), root mean square of the change from the last known value
+MAX_SCALING_WINDOWS = 4096  # windows from which roughness and amplitudes are estimated, at most
+SCALING_CHUNK, CHANGE_CHUNK = 256, 4096  # windows in memory at once
 
 
 @dataclass(frozen=True)
@@ -42,8 +30,11 @@ class SeriesPreprocessor:
     cycles: list[str]  # of the calendar, in use
     irregular: bool  # whether the time between an observation and its slot is an input
     missing: bool  # whether the model knows of missing values; otherwise they are interpolated
-    scaling: SeriesScaling
     shape: WindowShape
+    offset: np.ndarray  # (inputs,), mean in the training split
+    scale: np.ndarray  # (inputs,), standard deviation there; 1 for a constant
+    roughness: float  # typical root mean square step of the target in a window, in `scale`
+    change: np.ndarray  # (horizon,), root mean square of the change from the last known value
 
     def read(self, frame: pd.DataFrame) -> Observations:
         """Rows of a frame; its times must be of the kind that was fitted."""
@@ -74,7 +65,7 @@ class SeriesPreprocessor:
 
     def windows(self, grid: Grid, ends: np.ndarray, dtype: torch.dtype) -> WindowData:
         """Windows that end at these slots."""
-        values = (with_offsets(grid, self.irregular) - self.scaling.offset) / self.scaling.scale
+        values = (with_offsets(grid, self.irregular) - self.offset) / self.scale
         calendar = calendar_features(grid.times, self.time_dtype, self.cycles)
         return WindowData(
             values=torch.as_tensor(values, dtype=dtype),
@@ -82,11 +73,11 @@ class SeriesPreprocessor:
             lookback=self.shape.lookback,
             horizon=self.shape.horizon,
             targets=[0],
-            change_std=torch.as_tensor(self.scaling.change, dtype=dtype)[:, None],
+            change_std=torch.as_tensor(self.change, dtype=dtype)[:, None],
             calendar=torch.as_tensor(calendar, dtype=dtype) if self.cycles else None,
             season=round(CYCLES["day"] / self.step) if "day" in self.cycles else 0,
             bounds=(torch.from_numpy(grid.start), torch.from_numpy(grid.stop)),
-            roughness=self.scaling.roughness,
+            roughness=self.roughness,
             interpolate=not self.missing,
         )
 
@@ -106,19 +97,18 @@ class SeriesPreprocessor:
 
     def observed(self, windows: WindowData) -> Tensor:
         """Observed values of the target after each window, (windows, horizon), in its unit; NaN where unknown."""
-        return self.scaling.offset[0] + self.scaling.scale[0] * windows.future(windows.ends)[..., 0]
+        return self.offset[0] + self.scale[0] * windows.future(windows.ends)[..., 0]
 
     def _offset_scale(self, windows: WindowData) -> tuple[Tensor, Tensor]:
-        """Offset and scale, (windows, horizon), from the unit of `y` to that of the target."""
         last, scale = windows.offset_and_scale(torch.arange(len(windows)))
-        return self.scaling.offset[0] + self.scaling.scale[0] * last, self.scaling.scale[0] * scale
+        return self.offset[0] + self.scale[0] * last, self.scale[0] * scale
 
     def to_dict(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values, and arrays, under the names of a model folder."""
         columns = [self.columns.time, self.columns.series, self.columns.target, list(self.columns.covariates)]
         facts = {"columns": columns, "stamps": str(self.time_dtype), "step": self.step, "cycles": self.cycles}
-        facts |= {"irregular": self.irregular, "rough": self.scaling.roughness}
-        return facts, {"centre": self.scaling.offset, "unit": self.scaling.scale, "change": self.scaling.change}
+        facts |= {"irregular": self.irregular, "rough": self.roughness}
+        return facts, {"centre": self.offset, "unit": self.scale, "change": self.change}
 
     @classmethod
     def from_dict(
@@ -131,16 +121,9 @@ class SeriesPreprocessor:
         if (problem.input_dim, problem.output_dim, problem.lookback) != (inputs, shape.horizon, shape.lookback):
             raise ValueError("`columns` do not fit the problem.")
         check_array_shapes(arrays, {"centre": (inputs,), "unit": (inputs,), "change": (shape.horizon,)})
-        return cls(
-            columns=columns,
-            time_dtype=pd.api.types.pandas_dtype(facts["stamps"]),
-            step=facts["step"],
-            cycles=list(facts["cycles"]),
-            irregular=facts["irregular"],
-            missing=problem.missing,
-            scaling=SeriesScaling(arrays["centre"], arrays["unit"], float(facts["rough"]), arrays["change"]),
-            shape=shape,
-        )
+        time_dtype, step, cycles = pd.api.types.pandas_dtype(facts["stamps"]), facts["step"], list(facts["cycles"])
+        scaling = arrays["centre"], arrays["unit"], float(facts["rough"]), arrays["change"]
+        return cls(columns, time_dtype, step, cycles, facts["irregular"], problem.missing, shape, *scaling)
 
 
 class TrainingSeries(NamedTuple):
@@ -169,13 +152,12 @@ def prepare(
     ends, times = ends[np.argsort(times, kind="stable")], np.sort(times)
     rest, calibration = shape.calibration_split(times)
     past = grid.times <= grid.times[ends[rest[-1]]]
-    scaling, amplitudes = fit_scaling(grid, with_offsets(grid, grid.irregular), past, shape)
+    offset, scale, roughness, amplitudes = fit_scaling(grid, with_offsets(grid, grid.irregular), past, shape)
     cycles = detect_cycles(observations.times, length)
-    preprocessor = SeriesPreprocessor(
-        columns, observations.time_dtype, length, cycles, grid.irregular, missing, scaling, shape
-    )
+    settings = columns, observations.time_dtype, length, cycles, grid.irregular, missing, shape
+    preprocessor = SeriesPreprocessor(*settings, offset, scale, roughness, change=np.ones(shape.horizon))
     change = rms_change(preprocessor.windows(grid, ends, torch.float32), rest)
-    preprocessor = replace(preprocessor, scaling=replace(scaling, change=change))
+    preprocessor = replace(preprocessor, change=change)
     windows = preprocessor.windows(grid, ends, torch.float32)
     problem = WindowProblem(
         windows.values.shape[1], shape.horizon, lookback=shape.lookback, calendar_dim=2 * len(cycles),
@@ -187,8 +169,8 @@ def prepare(
 
 def fit_scaling(
     grid: Grid, values: np.ndarray, past: np.ndarray, shape: WindowShape
-) -> tuple[SeriesScaling, np.ndarray]:
-    """Scaling with `change` 1, and typical amplitudes of the inputs, from the slots that are `past`, (slots,).
+) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
+    """Offset, scale, roughness, and typical amplitudes of the inputs, from the slots that are `past`, (slots,).
 
     An amplitude is the root mean square of a window's differences to its last value, in `scale`. `values` are those of
     the grid and further inputs, (slots, inputs).
@@ -204,8 +186,7 @@ def fit_scaling(
         x = interpolate_missing(torch.as_tensor((x - offset) / scale))
         amplitudes.append((x - x[:, -1:]).square().mean(1).sqrt())
         roughness.append((x[..., 0].diff(dim=1).square().sum(1) / max(1, shape.lookback - 1)).sqrt())
-    scaling = SeriesScaling(offset, scale, float(_typical(torch.cat(roughness))), np.ones(shape.horizon))
-    return scaling, _typical(torch.cat(amplitudes)).numpy()
+    return offset, scale, float(_typical(torch.cat(roughness))), _typical(torch.cat(amplitudes)).numpy()
 
 
 def rms_change(windows: WindowData, rows: np.ndarray) -> np.ndarray:

@@ -22,28 +22,20 @@ from nsac.uncertainty.checks import probabilities
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-MIN_ROWS = 5
-"""Fewest rows to fit: some to train, one to validate, one to calibrate."""
-CHUNK_ROWS = 8192
-"""Rows whose draws are in memory at once."""
+MIN_ROWS = 5  # fewest rows to fit: some to train, one to validate, one to calibrate
+CHUNK_ROWS = 8192  # rows whose draws are in memory at once
 WEIGHT_DECAYS = (0.1, 0.17, 0.3, 0.5, 0.8, 1.25, 2.0, 3.2, 5.0, 8.0)
 """Weight decays that are searched, for 1000 rows; they fall with the square root of the number of rows. Noisy targets
 need a strong decay, and the noise is not known beforehand."""
-DEFAULT_WEIGHT_DECAY = 2.0
-"""Weight decay, for 1000 rows, of tables that are too small for a search."""
-MIN_SEARCH_ROWS = 100
-"""Rows from which on the weight decay is searched and the default ensemble may have 8 members."""
-MAX_ROWS_OF_8_MEMBERS = 1500
-"""Rows up to which the default ensemble has 8 members; beyond it has 4."""
-LARGE_TABLE_ROWS = 3000
-"""Rows from which on every second weight decay is searched, and batches are larger."""
-LEARNING_RATE = 6e-3
-"""High, since the weight decay is strong."""
+DEFAULT_WEIGHT_DECAY = 2.0  # weight decay, for 1000 rows, of tables that are too small for a search
+MIN_SEARCH_ROWS = 100  # rows from which on the weight decay is searched and the default ensemble may have 8 members
+MAX_ROWS_OF_8_MEMBERS = 1500  # rows up to which the default ensemble has 8 members; beyond it has 4
+LARGE_TABLE_ROWS = 3000  # rows from which on every second weight decay is searched, and batches are larger
+LEARNING_RATE = 6e-3  # high, since the weight decay is strong
 STEPS_FOR_1000_ROWS, STEPS_EXPONENT, MAX_STEPS_PER_ROW = 450, 0.55, 4
 """Training steps: 450 for 1000 rows, growing as the power 0.55 of the number of rows, and at most 4 per row."""
 
-_FACTS = {"columns", "named", "axes", "data", "chosen"}
-"""Keys of the plain values of `_state`."""
+_FACTS = {"columns", "named", "axes", "data", "chosen"}  # keys of the plain values of `_state`
 
 
 class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
@@ -104,12 +96,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         return tags
 
     def fit(self, X: Any, y: Any) -> "NSACRegressor":
-        """Fit and calibrate.
-
-        Args:
-            X: (n, features), an array or a frame.
-            y: (n,) or (n, outputs), finite.
-        """
+        """Fit and calibrate; X is an array or a frame, (n, features), and y is finite, (n,) or (n, outputs)."""
         self._check_method()
         members = self._n_members()
         table = self._table(X, reset=True)
@@ -147,10 +134,10 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
     def predict_frame(
         self, X: Any, coverage: float | Sequence[float] = 0.9, quantiles: Sequence[float] = ()
     ) -> "DataFrame":
-        """All of a prediction as a table with one row per row of X.
+        """All of a prediction as a table with one row per row of X, and its index if it is a frame.
 
         Args:
-            X: (n, features), an array or a frame, whose index the result has.
+            X: (n, features), an array or a frame.
             coverage: of the conformal intervals, one or several; 0.9 makes the columns `lower_90` and `upper_90`.
             quantiles: levels of quantiles of the calibrated mixture; 0.1 makes the column `quantile_10`.
 
@@ -221,9 +208,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         return mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), self.num_samples)
 
     def _joined(self, chunks: list[Tensor]) -> np.ndarray:
-        """Rows of all chunks; the axis of outputs is dropped if y had none."""
         values = torch.cat(chunks).numpy()
-        return values[..., 0] if self._axes == 1 else values
+        return values[..., 0] if self._axes == 1 else values  # y had no axis of outputs
 
     def _table(self, X: Any, reset: bool) -> Any:
         min_rows = MIN_ROWS if reset else 1
@@ -248,8 +234,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         facts |= {"data": self.data_, "chosen": self.chosen_}
         arrays = {"x.centre": self.columns_.centre, "x.scale": self.columns_.scale}
         arrays |= {"y.centre": self.centre_, "y.scale": self.scale_}
-        tensors = {name: torch.as_tensor(array) for name, array in arrays.items()}
-        return facts, self.imputer_.to_tensors() | tensors
+        return facts, self.imputer_.to_tensors() | {name: torch.as_tensor(array) for name, array in arrays.items()}
 
     def _load_state(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         problem = self.problem_

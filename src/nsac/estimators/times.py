@@ -19,10 +19,8 @@ from torch import Tensor
 MIN_EQUAL_GAPS = 0.75
 """Share of the gaps near the median that must equal it for the median to be the step; otherwise their mean is."""
 DAY = 86_400 * 10**9
-CYCLES = {"day": DAY, "week": 7 * DAY, "year": round(365.2425 * DAY)}
-"""Length of each cycle of the calendar, in nanoseconds."""
-MIN_CYCLES, MIN_STEPS_PER_CYCLE = 2, 4
-"""A cycle is used if the series spans it this often, and if it has this many steps."""
+CYCLES = {"day": DAY, "week": 7 * DAY, "year": round(365.2425 * DAY)}  # of the calendar, in nanoseconds
+MIN_CYCLES, MIN_STEPS_PER_CYCLE = 2, 4  # a cycle is used if the series spans it this often, in this many steps each
 
 
 def read_times(column: pd.Series, name: str) -> tuple[np.ndarray, Any]:
@@ -30,13 +28,13 @@ def read_times(column: pd.Series, name: str) -> tuple[np.ndarray, Any]:
     column = _parse(column, name)
     missing = column.isna().to_numpy()
     if missing.any():
-        raise ValueError(f"Time column {name!r} must have a time in every row. Row {first_true(missing)} is empty.")
+        raise ValueError(f"Time column {name!r} must have a time in every row. Row {np.argmax(missing)} is empty.")
     if types.is_datetime64_any_dtype(column):
         utc = column if column.dt.tz is None else column.dt.tz_convert("UTC").dt.tz_localize(None)
         return utc.astype("datetime64[ns]").to_numpy().astype(np.int64), column.dtype
     times = column.to_numpy(dtype=np.float64)
     if not np.isfinite(times).all():
-        bad = first_true(~np.isfinite(times))
+        bad = np.argmax(~np.isfinite(times))
         raise ValueError(f"Time column {name!r} must hold finite numbers. Row {bad} has {times[bad]}.")
     return times, np.dtype(np.float64)
 
@@ -55,7 +53,7 @@ def _parse(column: pd.Series, name: str) -> pd.Series:
             if types.is_datetime64_any_dtype(parsed):
                 return parsed
         bad = pd.to_datetime(column, errors="coerce", format="mixed", utc=True).isna() & column.notna()
-    example = f" Row {first_true(bad)} has {column.iloc[first_true(bad)]!r}." if bad.any() else ""
+    example = f" Row {np.argmax(bad)} has {column.iloc[np.argmax(bad)]!r}." if bad.any() else ""
     raise ValueError(
         f"Time column {name!r} must hold dates, of one zone, or numbers.{example} Convert it, for instance with "
         "`pandas.to_datetime`."
@@ -115,10 +113,8 @@ def detect_cycles(times: np.ndarray, step: float | int) -> list[str]:
     """Cycles that a series of dates spans at least twice, in at least four steps; none if times are numbers."""
     if times.dtype != np.int64:
         return []
-    span = int(times.max()) - int(times.min())
-    return [
-        name for name, length in CYCLES.items() if span >= MIN_CYCLES * length and step * MIN_STEPS_PER_CYCLE <= length
-    ]
+    longest, shortest = (int(times.max()) - int(times.min())) // MIN_CYCLES, step * MIN_STEPS_PER_CYCLE
+    return [name for name, length in CYCLES.items() if shortest <= length <= longest]
 
 
 def calendar_features(times: np.ndarray, dtype: Any, cycles: Sequence[str]) -> np.ndarray:
@@ -126,11 +122,9 @@ def calendar_features(times: np.ndarray, dtype: Any, cycles: Sequence[str]) -> n
     local = times
     if getattr(dtype, "tz", None) is not None and cycles:
         local = restore_times(times, dtype).dt.tz_localize(None).to_numpy().astype("datetime64[ns]").astype(np.int64)
-    features = np.zeros((len(times), 2 * len(cycles)))
-    for i, name in enumerate(cycles):
-        angle = 2 * np.pi * (local % CYCLES[name]) / CYCLES[name]
-        features[:, 2 * i], features[:, 2 * i + 1] = np.sin(angle), np.cos(angle)
-    return features
+    lengths = np.array([CYCLES[name] for name in cycles], dtype=np.int64)
+    angle = 2 * np.pi * (local[:, None] % lengths) / lengths
+    return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(len(times), 2 * len(cycles))
 
 
 def lead_times(
@@ -168,8 +162,3 @@ def interpolate_steps(steps: Tensor, start: Tensor, lead: np.ndarray) -> Tensor:
     share = torch.as_tensor(lead) - index
     a, b = path.gather(-1, index), path.gather(-1, index + 1)
     return a + share * (b - a)
-
-
-def first_true(flags: Any) -> int:
-    """Number of the first row that is flagged."""
-    return int(np.argmax(np.asarray(flags)))

@@ -9,16 +9,12 @@ from nsac.estimators.observations import Observations
 
 MAX_SLOT_OFFSET, MAX_OFFSET_ROWS = 0.05, 0.01
 """A series is irregular if more than the second share of its rows lie more than the first share of a step off."""
-MAX_SLOTS_PER_ROW = 4
-"""Slots of a grid per row of the series, at most: longer gaps begin a new stretch."""
-SINGLE_MEMBER_BLOCKS = 6
-"""A single member is validated on the latest of so many blocks of time."""
-MAX_VALIDATION_WINDOWS = 2000
-"""Validation windows of a member, at most; a block of time is subsampled evenly."""
+MAX_SLOTS_PER_ROW = 4  # slots of a grid per row of the series, at most: longer gaps begin a new stretch
+SINGLE_MEMBER_BLOCKS = 6  # a single member is validated on the latest of so many blocks of time
+MAX_VALIDATION_WINDOWS = 2000  # validation windows of a member, at most; a block of time is subsampled evenly
 MIN_COMPLETE_WINDOWS = 0.95
 """If this share of the windows is complete, the others are left out, and the model learns nothing of missing values."""
-MIN_WINDOWS = 20
-"""Windows needed to fit."""
+MIN_WINDOWS = 20  # windows needed to fit
 
 
 @dataclass(frozen=True)
@@ -116,10 +112,7 @@ class WindowShape:
         return np.flatnonzero(usable), True
 
     def calibration_split(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Windows to learn from, and the latest ones for calibration; between them a gap of at most the horizon.
-
-        `times` are ascending forecast origins, (windows,), in steps.
-        """
+        """Windows to learn from, and the latest for calibration, by their ascending forecast origins, in steps."""
         n = len(times)
         if n < MIN_WINDOWS:
             raise ValueError(
@@ -132,10 +125,10 @@ class WindowShape:
         return rest if len(rest) >= n // 2 else np.arange(n - held_out), calibration
 
     def member_splits(self, rest: np.ndarray, times: np.ndarray, members: int) -> list[Split]:
-        """Training and validation windows of each member.
+        """Training and validation windows of each member, among `rest`, those that are not for calibration.
 
         Time is cut into two blocks per member. A member is validated on the second of its two, and is not trained on
-        windows that overlap it. `rest` are the windows that are not for calibration.
+        windows that overlap it.
         """
         members = max(1, min(members, len(rest) // 8))
         if members > 1:
@@ -149,8 +142,7 @@ class WindowShape:
         return splits
 
     def _gap(self, n: int) -> int:
-        """Steps between two splits of so many windows."""
-        return min(self.horizon, n // 20)
+        return min(self.horizon, n // 20)  # steps between two splits of n windows
 
 
 def subsample(rows: np.ndarray, max_rows: int) -> np.ndarray:
