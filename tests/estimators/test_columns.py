@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 import torch
 
-from nsac.estimators.columns import Columns, squash
+from nsac.estimators.columns import Columns, standardise, target_names, target_std, target_values
 from support.table_problems import mixed
 
 
@@ -58,7 +58,7 @@ def test_huge_numbers_are_standardised_without_overflow():
 
 def test_numbers_are_a_line_near_the_mean_and_a_logarithm_far_away():
     z = np.linspace(-50, 50, 10_001)
-    out = squash(z)
+    out = standardise(z, 0.0, 1.0)
     assert np.array_equal(out[np.abs(z) <= 2], z[np.abs(z) <= 2]) and out.max() == 2 + np.log1p(48)
     assert (np.diff(out) > 0).all() and np.diff(out).max() <= 0.01 + 1e-9
 
@@ -91,3 +91,36 @@ def test_plain_values_restore_them():
     again = Columns.from_dict(columns.to_dict(), torch.as_tensor(columns.centre), torch.as_tensor(columns.scale))
     for mine, theirs in zip(columns.tensors(frame).values(), again.tensors(frame).values(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("y", "names"),
+    [(pd.Series([1.0], name="price"), ["price"]), (pd.DataFrame({"a": [1], 2: [3]}), ["a", "2"]), (np.ones(3), [])],
+)
+def test_names_are_those_of_the_frame(y, names):
+    assert target_names(y) == names
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (None, "Model requires y to be passed"),
+        (np.zeros((2, 2, 2)), "y"),
+        (np.array([1.0, np.inf]), "contains infinity: y, row 1 .1 such values."),
+        (np.array([[1.0, 2.0], [3.0, np.nan]]), "contains NaN: column 1 of y, row 1"),
+    ],
+)
+def test_values_that_cannot_be_learned_are_named(y, message):
+    with pytest.raises(ValueError, match=message):
+        target_values(y, "Model")
+
+
+def test_the_scale_is_the_standard_deviation():
+    values = np.array([[1.0, 10.0], [3.0, 30.0]])
+    np.testing.assert_array_equal(target_std(values, values), [1, 10])
+
+
+def test_a_constant_target_has_no_scale():
+    values = np.array([[1.0, 2.0], [3.0, 2.0]])
+    with pytest.raises(ValueError, match="column 1 of y. must vary. It is 2"):
+        target_std(values, values)

@@ -1,10 +1,12 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from nsac import Prediction
 from nsac.estimators.evaluation import SCORES, evaluate_rows
+from support.series import daily_cycle, forecaster, ridge
 
 
 def evaluation(y):
@@ -31,3 +33,74 @@ def test_model_and_baseline_have_the_same_scores():
 def test_a_target_that_was_never_observed_is_an_error():
     with pytest.raises(ValueError, match="The target 'y' must be known in at least one row"):
         evaluation(torch.tensor([math.nan]))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return ridge().fit(daily_cycle())
+
+
+@pytest.fixture(scope="module")
+def forecasts(fitted):
+    frame = daily_cycle(300, seed=2)
+    return fitted.historical_forecasts(frame, since=frame["t"].iloc[200])
+
+
+def test_there_is_a_forecast_from_every_row_since_a_time(forecasts):
+    assert forecasts.y.shape == forecasts.prediction.shape == forecasts.lower.shape == (100, 6)
+
+
+def test_observed_values_are_beside_the_forecasts(forecasts):
+    np.testing.assert_allclose(forecasts.y[0], daily_cycle(300, seed=2)["y"].iloc[200:206])
+
+
+def test_forecasts_have_the_times_they_are_for(forecasts):
+    assert forecasts.times[0, 0] == daily_cycle(300, seed=2)["t"].iloc[200].value
+
+
+def test_persistence_is_the_last_known_value(forecasts):
+    np.testing.assert_allclose(forecasts.persistence[:, 0], daily_cycle(300, seed=2)["y"].iloc[199:299])
+
+
+def test_a_historical_forecast_is_the_prediction_of_its_origin(fitted, forecasts):
+    past = daily_cycle(300, seed=2).iloc[:250]
+    np.testing.assert_allclose(forecasts.prediction.mean[50], fitted.predict(past)["mean"])
+
+
+def test_origins_can_be_subsampled(fitted):
+    assert len(fitted.historical_forecasts(daily_cycle(), max_origins=10).y) == 10
+
+
+def test_a_frame_without_a_known_target_is_refused(fitted):
+    with pytest.raises(ValueError, match="`frame` must hold a row with a known 'y' in the 12 steps up to it"):
+        fitted.historical_forecasts(daily_cycle().assign(y=np.nan))
+
+
+@pytest.fixture(scope="module")
+def table():
+    return ridge().backtest(daily_cycle(400), folds=2)
+
+
+def test_a_backtest_has_a_row_per_fold_and_method(table):
+    assert table["method"].tolist() == ["ridge", "persistence", "seasonal"] * 2
+    assert table["fold"].tolist() == [1] * 3 + [2] * 3
+
+
+def test_all_scores_are_finite(table):
+    assert np.isfinite(table[["mse", "mae", "crps", "nll", "coverage_90", "width_90"]]).all(axis=None)
+
+
+def test_ridge_is_better_than_persistence(table):
+    scores = table[table["fold"] == 2].set_index("method")
+    assert scores.loc["ridge", "mse"] < scores.loc["persistence", "mse"]
+
+
+def test_a_backtest_does_not_fit_the_forecaster_itself():
+    model = ridge()
+    model.backtest(daily_cycle(200), folds=1)
+    assert not hasattr(model, "members_")
+
+
+def test_a_baseline_is_scored_beside_itself():
+    table = forecaster(method="persistence", members=1).backtest(daily_cycle(300), folds=1)
+    assert table["method"].tolist() == ["persistence", "persistence", "seasonal"]

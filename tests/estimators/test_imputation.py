@@ -4,7 +4,6 @@ import torch
 
 from nsac import Prediction
 from nsac.estimators.imputation import MAX_DONORS, HotDeck
-from nsac.training import TensorData
 
 
 def rows(n=40):
@@ -15,13 +14,12 @@ def rows(n=40):
 
 def fitted(columns=None) -> HotDeck:
     columns = columns or rows()
-    data = TensorData(**columns, y=torch.zeros(len(columns["x"]), 1))
-    return HotDeck.fit(data, np.arange(len(data)), np.random.RandomState(0))
+    return HotDeck.fit(columns, np.arange(len(columns["x"])), np.random.RandomState(0))
 
 
-def first_number(data):
+def first_number(columns):
     """As a model whose draws are all the first number."""
-    mean = data.columns["x"][:, 0].double().expand(2 * MAX_DONORS, -1).clone()
+    mean = columns["x"][:, 0].double().expand(2 * MAX_DONORS, -1).clone()
     return Prediction(mean, torch.zeros_like(mean))
 
 

@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 
 import nsac
-from nsac.estimators.grid import Grid
 from nsac.estimators.online import OnlineCalibration, coverage_report, due_scores
+from nsac.estimators.windows import Grid
 from nsac.uncertainty.adaptive import COVERAGES
 from support.series import daily_cycle, ridge
 

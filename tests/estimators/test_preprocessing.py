@@ -1,15 +1,14 @@
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from nsac.estimators.observations import find_columns
-from nsac.estimators.preprocessing import SeriesPreprocessor, prepare
-from nsac.estimators.windows import WindowShape
+from nsac.estimators.observations import SeriesColumns, find_columns, read_observations
+from nsac.estimators.preprocessing import SeriesPreprocessor, fit_scaling, prepare, rms_change
+from nsac.estimators.windows import WindowShape, to_grid
+from nsac.training import WindowData
 from nsac.uncertainty import Prediction
-from support.series import daily_cycle, irregular_series
+from support.series import HOUR, daily_cycle, hourly, irregular_series
 
 SHAPE = WindowShape(lookback=12, horizon=6)
 
@@ -36,11 +35,9 @@ def test_windows_are_either_for_calibration_or_not(regular):
 def test_the_calibration_split_changes_no_statistic(regular):
     frame = daily_cycle()
     frame.loc[220:, "y"] *= 100
-    scaling = prepared(frame).preprocessor.scaling
-    assert all(
-        np.array_equal(a, b)
-        for a, b in zip(dataclasses.astuple(scaling), dataclasses.astuple(regular.preprocessor.scaling), strict=True)
-    )
+    changed = prepared(frame).preprocessor
+    for name in ("offset", "scale", "roughness", "change"):
+        np.testing.assert_array_equal(getattr(changed, name), getattr(regular.preprocessor, name))
 
 
 def test_an_irregular_series_has_the_offsets_from_its_slots_as_input():
@@ -56,7 +53,7 @@ def test_the_latest_window_ends_with_the_last_row(regular):
     frame, preprocessor = daily_cycle(), regular.preprocessor
     windows = preprocessor.latest(preprocessor.read(frame))
     x = windows.batch(torch.tensor([0]))["x"][0, :, 0].numpy()
-    np.testing.assert_allclose(x * preprocessor.scaling.scale[0] + preprocessor.scaling.offset[0], frame["y"][-12:])
+    np.testing.assert_allclose(x * preprocessor.scale[0] + preprocessor.offset[0], frame["y"][-12:])
 
 
 def test_last_and_observed_values_are_in_the_unit_of_the_target(regular):
@@ -111,3 +108,53 @@ def test_a_given_step_is_used():
     frame = daily_cycle(520).iloc[::2]
     columns = find_columns(frame, "t", None, "y", None)
     assert prepare(frame, columns, "1h", SHAPE).preprocessor.step == pd.Timedelta("1h").value
+
+
+SHORT = WindowShape(lookback=4, horizon=2)
+
+
+def scaled(y, a=1.0, rows=60):
+    observations = read_observations(hourly(len(y), y=y, a=a), SeriesColumns("t", None, "y", ("a",)))
+    grid = to_grid(observations, HOUR, 100)
+    return fit_scaling(grid, grid.values, np.arange(len(y)) < rows, SHORT)
+
+
+def test_offset_and_scale_are_mean_and_standard_deviation_of_the_training_split():
+    y = np.random.default_rng(0).normal(size=80)
+    offset, scale, *_ = scaled(y)
+    np.testing.assert_allclose([offset[0], scale[0]], [y[:60].mean(), y[:60].std()])
+
+
+def test_a_constant_has_scale_one():
+    assert scaled(np.arange(80.0))[1][1] == 1
+
+
+def test_an_input_that_begins_after_the_training_split_has_scale_one():
+    a = np.where(np.arange(80) < 60, np.nan, 5.0)
+    assert scaled(np.arange(80.0), a)[1][1] == 1
+
+
+def test_roughness_is_the_typical_step_of_the_target():
+    y = 3 * np.arange(80.0)
+    assert scaled(y)[2] == pytest.approx(3 / y[:60].std())
+
+
+def test_an_amplitude_is_the_typical_difference_to_the_last_value():
+    y = 3 * np.arange(80.0)
+    assert scaled(y)[3][0] == pytest.approx(3 * np.sqrt(14 / 4) / y[:60].std())
+
+
+def windows(values):
+    values = torch.tensor(values)[:, None]
+    n = len(values)
+    bounds = torch.zeros(n, dtype=torch.long), torch.full((n,), n)
+    return WindowData(values, torch.arange(3, n - 2), 4, 2, [0], torch.ones(2, 1), bounds=bounds)
+
+
+def test_missing_values_do_not_count_in_the_typical_change():
+    line = windows([0.0, 1, 2, 3, 4, float("nan"), 6, 7, 8])
+    np.testing.assert_allclose(rms_change(line, np.array([0])), [1.0, 1.0])  # the second is replaced by the mean
+
+
+def test_a_target_that_never_changes_has_typical_change_one():
+    assert rms_change(windows([5.0] * 9), np.arange(4)).tolist() == [1, 1]

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from nsac import METHODS, NSACRegressor, Prediction, load
+from nsac.estimators.regressor import WEIGHT_DECAYS, default_members, weight_decay_candidates
 from support.table_problems import QUICK, mixed, numbers, quick
 
 TABLES = [name for name, cls in METHODS.items() if "table" in cls.kinds]
@@ -269,20 +270,20 @@ def test_a_frame_of_several_targets_has_their_names(names, expected):
 def test_every_row_is_predicted_once(monkeypatch):
     x, y = numbers()
     regressor = quick(method="ridge").fit(x, y)
-    rows, draws = [], NSACRegressor._draws
+    rows, predict = [], NSACRegressor._mixture
 
-    def counted(self, data):
-        rows.append(len(data))
-        return draws(self, data)
+    def counted(self, columns):
+        rows.append(len(columns["x"]))
+        return predict(self, columns)
 
-    monkeypatch.setattr(NSACRegressor, "_draws", counted)
+    monkeypatch.setattr(NSACRegressor, "_mixture", counted)
     regressor.predict_frame(x, [0.5, 0.8], [0.1, 0.9])
     assert sum(rows) == len(x)
 
 
 def test_loading_predicts_nothing(monkeypatch, tmp_path):
     quick(method="ridge").fit(*numbers()).save(tmp_path / "m")
-    monkeypatch.setattr(NSACRegressor, "_draws", None)
+    monkeypatch.setattr(NSACRegressor, "_mixture", None)
     load(tmp_path / "m")
 
 
@@ -316,3 +317,23 @@ def test_folds_is_a_deprecated_name_of_members(tmp_path):
     assert len(regressor.members_) == 3
     regressor.save(tmp_path / "m")
     assert load(tmp_path / "m").members == 3
+
+
+@pytest.mark.parametrize(("rows", "members"), [(99, 4), (100, 8), (1500, 8), (1501, 4)])
+def test_medium_tables_have_eight_members(rows, members):
+    assert default_members(rows) == members
+
+
+@pytest.mark.parametrize(("rows", "count"), [(99, 1), (100, len(WEIGHT_DECAYS)), (3001, len(WEIGHT_DECAYS) // 2)])
+def test_the_search_depends_on_the_number_of_rows(rows, count):
+    assert len(weight_decay_candidates(rows, rows)) == count
+
+
+def test_weight_decay_falls_with_the_square_root_of_the_rows():
+    few, many = weight_decay_candidates(200, 250), weight_decay_candidates(200, 1000)
+    assert few[0]["weight_decay"] == pytest.approx(2 * many[0]["weight_decay"])
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(5, 20), (1000, 450), (32_000, 3027)])
+def test_training_steps_grow_slower_than_the_rows(rows, steps):
+    assert quick()._training(rows)["max_steps"] == steps

@@ -1,9 +1,21 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from nsac.estimators.times import describe_times, format_step, parse_step, read_times, restore_times, typical_step
-from support.series import HOUR, hourly
+from nsac.estimators.times import (
+    calendar_features,
+    describe_times,
+    detect_cycles,
+    format_step,
+    interpolate_steps,
+    lead_times,
+    parse_step,
+    read_times,
+    restore_times,
+    typical_step,
+)
+from support.series import HOUR, STEP, hourly
 
 
 def step_of(frame):
@@ -61,7 +73,7 @@ def test_one_row_has_no_step():
 
 
 def test_a_step_of_dates_is_read_as_nanoseconds():
-    assert parse_step("15min", dated=True) == HOUR / 4
+    assert parse_step("15min", np.array([0, HOUR]), np.zeros(2)) == HOUR / 4
 
 
 @pytest.mark.parametrize(
@@ -77,9 +89,72 @@ def test_a_step_of_dates_is_read_as_nanoseconds():
 )
 def test_a_step_that_does_not_fit_the_times_is_refused(step, dated, message):
     with pytest.raises(ValueError, match=message):
-        parse_step(step, dated)
+        parse_step(step, np.array([0, 1], dtype=np.int64 if dated else np.float64), np.zeros(2))
 
 
 @pytest.mark.parametrize(("step", "text"), [(HOUR, "0 days 01:00:00"), (0.25, "0.25")])
 def test_a_step_is_readable_in_messages(step, text):
     assert format_step(step) == text
+
+
+@pytest.mark.parametrize(
+    ("periods", "freq", "cycles"),
+    [
+        (72, "h", ["day"]),  # three days, no two weeks
+        (15 * 24, "h", ["day", "week"]),
+        (800, "D", ["week", "year"]),  # one step a day shows no time of day
+    ],
+)
+def test_a_cycle_is_used_if_the_series_spans_it_twice_in_four_steps_or_more(periods, freq, cycles):
+    dates = pd.date_range("2020-01-01", periods=periods, freq=freq).to_numpy().astype("datetime64[ns]")
+    times = dates.astype(np.int64)
+    assert detect_cycles(times, int(times[1] - times[0])) == cycles
+
+
+def test_numbers_have_no_cycles():
+    assert detect_cycles(np.arange(1e6), 1.0) == []
+
+
+def test_the_time_of_day_is_the_local_one():
+    zone = pd.DatetimeTZDtype("ns", "Asia/Tokyo")
+    noon = pd.Timestamp("2024-05-01 12:00", tz="Asia/Tokyo").value
+    np.testing.assert_allclose(calendar_features(np.array([noon]), zone, ["day"]), [[0, -1]], atol=1e-12)
+
+
+def test_without_cycles_there_are_no_features():
+    assert calendar_features(np.arange(3), np.dtype("datetime64[ns]"), []).shape == (3, 0)
+
+
+DATES = np.dtype("datetime64[ns]")
+LAST = pd.Timestamp("2024-01-02")
+
+
+def leads(at):
+    return lead_times(at, np.array([LAST.value]), HOUR, 6, DATES)
+
+
+def test_lead_times_are_in_steps():
+    times, lead = leads([LAST + 2 * STEP, LAST + 2.5 * STEP])
+    assert lead.tolist() == [[2, 2.5]] and times[0, 0] == (LAST + 2 * STEP).value
+
+
+def test_a_single_time_is_enough():
+    assert leads(LAST + STEP)[1].tolist() == [[1]]
+
+
+@pytest.mark.parametrize("steps", [0, -1, 6.5])
+def test_a_time_outside_the_horizon_is_refused(steps):
+    with pytest.raises(
+        ValueError, match="`at` must be after 2024-01-02 00:00:00, .* no later than 2024-01-02 06:00:00"
+    ):
+        leads(LAST + steps * STEP)
+
+
+def test_times_of_another_kind_are_refused():
+    with pytest.raises(ValueError, match="`at` must be dates without a zone, as the time column. Got numbers"):
+        leads(3.0)
+
+
+def test_between_steps_values_are_interpolated():
+    steps, start = torch.tensor([[10.0, 20.0]]), torch.tensor([0.0])
+    assert interpolate_steps(steps, start, np.array([[0.5, 1.0, 1.5, 2.0]])).tolist() == [[5, 10, 15, 20]]

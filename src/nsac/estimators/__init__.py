@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from nsac.estimators.files import CLASSES, import_class
 from nsac.estimators.files import ModelError as ModelError
 from nsac.estimators.files import load as load
 
@@ -11,13 +12,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str):
-    """The estimators, imported on first use: scikit-learn takes a second to import."""
-    if name == "NSACForecaster":
-        from nsac.estimators.forecaster import NSACForecaster
-
-        return NSACForecaster
-    if name == "NSACRegressor":
-        from nsac.estimators.regressor import NSACRegressor
-
-        return NSACRegressor
+    """The estimators, imported on first use."""
+    if name in CLASSES:
+        return import_class(name)
     raise AttributeError(f"module 'nsac.estimators' has no attribute {name!r}")

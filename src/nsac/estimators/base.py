@@ -1,9 +1,10 @@
 """The base of both estimators: an ensemble trained on data splits, its mixture, and its calibration."""
 
 import contextlib
+import functools
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any, ClassVar, Literal
@@ -16,43 +17,32 @@ from torch import Tensor
 
 from nsac._checks import check_choice, check_int
 from nsac._torch import single_threaded
-from nsac.estimators.archive import to_archive
-from nsac.estimators.ensemble import join, minimise_unimodal, mixture
-from nsac.estimators.files import write_model
+from nsac.estimators.files import to_archive, write_model
 from nsac.methods import METHODS, AbstractMethod, AbstractProblem, AbstractSolved, fit
+from nsac.models.encoder import Batch
 from nsac.training import Data, DivergedError, ProgressBar, Subset, TrainConfig, batches
 from nsac.uncertainty import Calibration, Prediction
 
-PREDICTION_BATCH = 1024
-"""Rows predicted at a time: bounds memory."""
-RETRY_LEARNING_RATE_FACTOR = 0.1
-"""Training that diverges starts again with this factor on the learning rate."""
-SEARCH_MEMBERS = 3
-"""Members that are trained with every candidate."""
-SINGLE_SEARCH_ROWS = 400
-"""With this many validation rows, one member is enough to compare candidates."""
-MIN_FOLDS = 8
-"""Least number of cross-validation folds of a table; with fewer members, some folds are never left out."""
-CALIBRATION_FRACTION = 0.1
-"""Fraction of the rows in the calibration set."""
-MIN_CALIBRATION_ROWS = 40
-"""Least size of the calibration set, if that is at most a fifth of the rows."""
-MAX_CALIBRATION_ROWS = 2000
-"""Largest size of the calibration set."""
-MAX_NUM_SAMPLES = 10_000
-"""Most draws per member; more would not fit into memory."""
+PREDICTION_BATCH = 1024  # rows predicted at a time: bounds memory
+RETRY_LEARNING_RATE_FACTOR = 0.1  # training that diverges starts again with this factor on the learning rate
+SEARCH_MEMBERS = 3  # members that are trained with every candidate
+SINGLE_SEARCH_ROWS = 400  # with this many validation rows, one member is enough to compare candidates
+MIN_FOLDS = 8  # least number of cross-validation folds of a table; with fewer members, some folds are never left out
+CALIBRATION_FRACTION = 0.1  # fraction of the rows in the calibration set
+MIN_CALIBRATION_ROWS = 40  # least size of the calibration set, if that is at most a fifth of the rows
+MAX_CALIBRATION_ROWS = 2000  # largest size of the calibration set
+MAX_NUM_SAMPLES = 10_000  # most draws per member; more would not fit into memory
 
-Split = tuple[np.ndarray, np.ndarray]
-"""Row numbers of a member's training and validation set."""
+Split = tuple[np.ndarray, np.ndarray]  # row numbers of a member's training and validation set
+Splits = Sequence[Split]
+Candidates = Sequence[dict[str, Any]]  # fields of `TrainConfig`
 
 
 class AbstractEstimator(BaseEstimator, ABC):
     """An ensemble of one method, each member trained on its own split; the members predict as one mixture.
 
-    A subclass has an `__init__` that stores its arguments, those below among them. Its `fit` makes a problem and data
-    with standardised float32 tensors, calls `_learn`, and sets what it needs to transform inputs into such data and
-    predictions into the unit of the target. It predicts with `_draws`, some thousand rows at a time, and calibrates
-    the result with `calibration_`. Model folders need `_state` and `_load_state`.
+    The `fit` of a subclass makes a problem and data with standardised float32 tensors, and calls `_learn`. It predicts
+    with `mixture` or `_draws`, calibrates the result with `calibration_`, and saves its own state by `_state`.
     """
 
     method: str
@@ -63,8 +53,7 @@ class AbstractEstimator(BaseEstimator, ABC):
     random_state: Any
     verbose: bool
 
-    kind: ClassVar[str]
-    """of the problem"""
+    kind: ClassVar[str]  # of the problem
 
     @abstractmethod
     def _training(self, rows: int) -> dict[str, Any]:
@@ -84,69 +73,41 @@ class AbstractEstimator(BaseEstimator, ABC):
         write_model(folder, *to_archive(self))
 
     def _learn(
-        self,
-        problem: AbstractProblem,
-        rows: Data,
-        calibration: Data,
-        splits: Sequence[Split],
-        seed: int,
-        candidates: Sequence[dict[str, Any]] = ({},),
+        self, problem: AbstractProblem, rows: Data, calibration: Data, splits: Splits, seed: int, candidates: Candidates
     ) -> Prediction:
-        """Fit one member per split and calibrate their mixture.
+        """Fit one member per split of `rows`, and calibrate their mixture; returns its prediction of `calibration`.
 
-        Sets `problem_`, `members_`, `seeds_`, `calibration_` and `chosen_`, the selected candidate.
-
-        Args:
-            problem: sizes of the data.
-            rows: what `splits` index; floats in float32.
-            calibration: the held-out calibration set; NaN in `y` was not observed.
-            splits: training and validation rows of each member.
-            seed: fixes all that is random.
-            candidates: fields of `TrainConfig`, ordered so that the score has one minimum; they are compared on the
-                validation rows of the first members. Fields that `training` fixes are not searched.
-
-        Returns:
-            The prediction of the calibration set, before calibration.
+        Sets `problem_`, `members_`, `seeds_`, `calibration_` and `chosen_`, the selected one of `candidates`, which are
+        ordered so that the score has one minimum, and compared on the validation rows of the first members.
         """
         self.problem_ = problem
         self.seeds_ = [(seed + 10_007 * k) % 2**31 for k in range(len(splits))]
         with single_threaded():
-            self.chosen_, self.members_ = self._search(rows, splits, self._free(candidates))
-            y = torch.cat([batch["y"] for batch in batches(calibration, PREDICTION_BATCH)])
+            self._search(rows, splits, candidates)
             prediction = self._draws(calibration)
-            self.calibration_ = Calibration.fit(prediction, y.double())
+            self.calibration_ = Calibration.fit(prediction, _targets(calibration))
         return prediction
 
-    def _free(self, candidates: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The different candidates without the fields that `training` fixes."""
-        if issubclass(METHODS[self.method], AbstractSolved):
-            return [{}]
-        fixed = self.training or {}
-        free: list[dict[str, Any]] = []
-        for candidate in candidates:
-            rest = {name: value for name, value in candidate.items() if name not in fixed}
-            if rest not in free:
-                free.append(rest)
-        return free
-
-    def _search(
-        self, rows: Data, splits: Sequence[Split], candidates: Sequence[dict[str, Any]]
-    ) -> tuple[dict[str, Any], list[AbstractMethod]]:
-        """The best candidate on validation, and all members trained with it."""
+    def _search(self, rows: Data, splits: Splits, given: Candidates) -> None:
+        """Set the best candidate, without the fields that `training` fixes, and all members trained with it."""
+        solved, candidates = issubclass(METHODS[self.method], AbstractSolved), []
+        for candidate in given:
+            free = {name: v for name, v in candidate.items() if not solved and name not in (self.training or {})}
+            if free not in candidates:
+                candidates.append(free)
         pairs = list(zip(splits, self.seeds_, strict=True))
         n_compared = 0
         if len(candidates) > 1:
             n_compared = 1 if len(splits[0][1]) >= SINGLE_SEARCH_ROWS else SEARCH_MEMBERS
-        compared, rest = pairs[:n_compared], pairs[n_compared:]
         trained: dict[int, list[AbstractMethod]] = {0: []}
 
         def score(i: int) -> float:
-            trained[i] = [self._member(rows, split, seed, candidates[i]) for split, seed in compared]
+            trained[i] = [self._member(rows, split, seed, candidates[i]) for split, seed in pairs[:n_compared]]
             return self._validation_nll(trained[i], rows, splits)
 
-        best = minimise_unimodal(score, len(candidates)) if compared else 0
-        others = [self._member(rows, split, seed, candidates[best]) for split, seed in rest]
-        return candidates[best], trained[best] + others
+        best = minimise_unimodal(score, len(candidates)) if n_compared else 0
+        others = [self._member(rows, split, seed, candidates[best]) for split, seed in pairs[n_compared:]]
+        self.chosen_, self.members_ = candidates[best], trained[best] + others
 
     def _member(self, rows: Data, split: Split, seed: int, candidate: dict[str, Any]) -> AbstractMethod:
         given = self._training(len(split[0])) | candidate | dict(self.training or {})
@@ -164,50 +125,73 @@ class AbstractEstimator(BaseEstimator, ABC):
             fit(member, train, validation, config, seed=seed, report=report)
         return member.cpu().double().eval()
 
-    @torch.no_grad()
-    def _validation_nll(self, members: Sequence[AbstractMethod], rows: Data, splits: Sequence[Split]) -> float:
+    def _validation_nll(self, members: Sequence[AbstractMethod], rows: Data, splits: Splits) -> float:
         """Negative log-likelihood of the members' validation rows, after one variance scale for all of them."""
         predictions, targets = [], []
         for member, (_, validation) in zip(members, splits, strict=False):
-            for batch in batches(Subset(rows, validation), PREDICTION_BATCH):
-                predictions.append(mixture([member], batch, self.num_samples))
-                targets.append(batch["y"].double())
+            data = Subset(rows, validation)
+            predictions.append(mixture([member], batches(data, PREDICTION_BATCH), self.num_samples))
+            targets.append(_targets(data))
         p, y = join(predictions, 1), torch.cat(targets)
         return float(-Calibration.fit(p, y).apply(p).log_prob(y).nanmean())
 
     def _draws(self, data: Data) -> Prediction:
-        """The mixture of all members before calibration, in standardised units and double precision.
+        return mixture(self.members_, batches(data, PREDICTION_BATCH), self.num_samples)
 
-        A row's draws do not depend on the other rows.
-        """
-        with single_threaded(), torch.no_grad():
-            chunks = [mixture(self.members_, batch, self.num_samples) for batch in batches(data, PREDICTION_BATCH)]
-            return join(chunks, 1)
+    def _check_epistemic(self) -> None:
+        check_is_fitted(self)
+        if len(self.members_) == 1 and not METHODS[self.method].has_epistemic:
+            able = [name for name, cls in METHODS.items() if cls.has_epistemic and self.kind in cls.kinds]
+            raise ValueError(
+                f"`method` must have epistemic variance ({', '.join(able)}), or `members` must be above 1. "
+                f"Got {self.method!r} and 1 instead."
+            )
 
     def _check_method(self) -> None:
         check_choice("method", self.method, [name for name, cls in METHODS.items() if self.kind in cls.kinds])
-        check_num_samples(self.num_samples)
+        check_int("num_samples", self.num_samples)
+        if self.num_samples > MAX_NUM_SAMPLES:
+            raise ValueError(f"`num_samples` must be at most {MAX_NUM_SAMPLES}. Got {self.num_samples!r} instead.")
 
     def _n_members(self) -> int | None:
         """`members`, or for one release the argument's old name, `folds`."""
         members = self.members
         if self.folds != "deprecated":
-            warnings.warn(
-                "`folds` was renamed `members` and will be removed in the next release. Pass `members`.",
-                FutureWarning,
-                stacklevel=3,
-            )
+            message = "`folds` was renamed `members` and will be removed in the next release. Pass `members`."
+            warnings.warn(message, FutureWarning, stacklevel=3)
             members = self.folds
         if members is not None:
             check_int("members", members)
         return members
 
 
-def check_num_samples(value: object) -> None:
-    """`num_samples` is a whole number of draws that fit into memory."""
-    check_int("num_samples", value)
-    if value > MAX_NUM_SAMPLES:  # pyright: ignore[reportOperatorIssue]
-        raise ValueError(f"`num_samples` must be at most {MAX_NUM_SAMPLES}. Got {value!r} instead.")
+def mixture(members: Sequence[AbstractMethod], data: Iterable[Batch], num_samples: int) -> Prediction:
+    """Draws of all members before calibration, in standardised units and double precision.
+
+    A row's draws do not depend on the other rows.
+    """
+    chunks = []
+    with single_threaded(), torch.no_grad():
+        for batch in data:
+            double = {name: value.double() if value.is_floating_point() else value for name, value in batch.items()}
+            chunks.append(join([member.predict(double, num_samples) for member in members], 0))
+    return join(chunks, 1)
+
+
+def join(predictions: Sequence[Prediction], axis: int) -> Prediction:
+    """Several predictions as one: axis 0 joins draws, axis 1 joins rows."""
+    mean_draws = torch.cat([p.mean_draws for p in predictions], axis)
+    return Prediction(mean_draws, torch.cat([p.log_std_draws for p in predictions], axis))
+
+
+def minimise_unimodal(score: Callable[[int], float], n: int) -> int:
+    """Where `score` is least among 0 to n - 1 if it has one minimum: downhill from the middle, each point once."""
+    score = functools.cache(score)
+    best = (n - 1) // 2
+    step = 1 if best + 1 < n and score(best + 1) < score(best) else -1
+    while 0 <= best + step < n and score(best + step) < score(best):
+        best += step
+    return best
 
 
 def calibration_size(rows: int) -> int:
@@ -221,3 +205,7 @@ def random_splits(rows: int, members: int, random_state: np.random.RandomState) 
     order = random_state.permutation(rows)
     folds = np.array_split(order, min(max(members, MIN_FOLDS), rows))[:members]
     return [(np.setdiff1d(order, fold), np.sort(fold)) for fold in folds]
+
+
+def _targets(data: Data) -> Tensor:
+    return torch.cat([batch["y"].double() for batch in batches(data, PREDICTION_BATCH)])

@@ -1,46 +1,41 @@
-"""Columns of a table: standardised numbers and coded categories, from arrays or frames."""
+"""Columns of a table, from arrays or frames: standardised numbers, coded categories, and targets."""
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_array
 from torch import Tensor
 
-LINEAR_RANGE = 2.0
-"""Standard deviations from the mean within which `squash` is the identity."""
-MAX_CATEGORIES = 1000
-"""Categories of a column that have codes of their own: the most frequent ones."""
+LINEAR_RANGE = 2.0  # standard deviations from the mean within which `standardise` is linear
+MAX_CATEGORIES = 1000  # categories of a column that have codes of their own: the most frequent ones
+ALL_MISSING = "Column {!r} must have a value in at least one row. All are missing. Leave it out."
 
 
 @dataclass(frozen=True)
 class Columns:
     """Transforms columns to standardised numbers (NaN = missing) and codes of categories (0 = missing or unknown)."""
 
-    names: tuple[str, ...]
-    """of a frame, or positions; for messages"""
-    categories: dict[int, tuple[str, ...]]
-    """position of a categorical column to its categories, as text"""
-    centre: np.ndarray
-    """(numbers,)"""
-    scale: np.ndarray
-    """(numbers,)"""
+    names: tuple[str, ...]  # of a frame, or positions; for messages
+    categories: dict[int, tuple[str, ...]]  # position of a categorical column to its categories, as text
+    centre: np.ndarray  # (numbers,)
+    scale: np.ndarray  # (numbers,)
 
     @classmethod
     def fit(cls, table: Any, names: Sequence[str], categorical: Sequence[int]) -> "Columns":
         """From training rows, an array or a frame; `categorical` are positions besides those of text columns."""
         columns = _columns(table)
-        chosen = [i for i, column in enumerate(columns) if i in set(categorical) or _is_text(column)]
+        chosen = [i for i, column in enumerate(columns) if i in categorical or _is_text(column)]
         categories = {i: _categories(columns[i], names[i]) for i in chosen}
-        kept = [i for i in range(len(columns)) if i not in categories]
-        x = _matrix([_number(columns[i], names[i]) for i in kept], len(table))
+        x = _numbers(columns, names, chosen, len(table))
+        kept = [name for i, name in enumerate(names) if i not in chosen]
         for j in np.flatnonzero(np.isnan(x).all(0)):
-            raise ValueError(
-                f"Column {names[kept[j]]!r} must have a value in at least one row. All are missing. Leave it out."
-            )
+            raise ValueError(ALL_MISSING.format(kept[j]))
         unit = np.nanmax(np.abs(x), 0, initial=0.0) + np.finfo(float).tiny  # squares of large numbers would overflow
         centre, scale = np.nanmean(x / unit, 0) * unit, np.nanstd(x / unit, 0) * unit
         flat = scale <= 1e-12 * np.abs(centre)  # constant, but for rounding
@@ -49,8 +44,7 @@ class Columns:
     def tensors(self, table: Any) -> dict[str, Tensor]:
         """`x`, float32, (n, numbers), and if there are categories `c`, int64, (n, categories)."""
         columns = _columns(table)
-        kept = [i for i in range(len(columns)) if i not in self.categories]
-        x = _matrix([_number(columns[i], self.names[i]) for i in kept], len(table))
+        x = _numbers(columns, self.names, self.categories, len(table))
         tensors = {"x": torch.as_tensor(standardise(x, self.centre, self.scale), dtype=torch.float32)}
         if self.categories:
             codes = [_codes(columns[i], categories) for i, categories in self.categories.items()]
@@ -59,19 +53,17 @@ class Columns:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; `levels` is the name of the categories in model folders. Centre and scale are not included."""
-        categories = {str(i): list(each) for i, each in self.categories.items()}
-        return {"names": list(self.names), "levels": categories}
+        return {"names": list(self.names), "levels": {str(i): list(each) for i, each in self.categories.items()}}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], centre: Tensor, scale: Tensor) -> "Columns":
         """Inverse of `to_dict`."""
-        categories = {int(i): tuple(each) for i, each in values["levels"].items()}
-        names = tuple(values["names"])
-        numbers = len(names) - len(categories)
+        categories, names = {int(i): tuple(each) for i, each in values["levels"].items()}, tuple(values["names"])
         texts = [text for group in (names, *categories.values()) for text in group]
         if set(values) != {"names", "levels"} or not all(isinstance(text, str) for text in texts):
             raise ValueError("Names and categories must be text.")
-        if not (centre.shape == scale.shape == (numbers,)) or not set(categories) <= set(range(len(names))):
+        shape, known = (len(names) - len(categories),), set(range(len(names)))
+        if not (centre.shape == scale.shape == shape) or not set(categories) <= known:
             raise ValueError("`columns` do not fit their scales.")
         return cls(names, categories, centre.double().numpy(), scale.double().numpy())
 
@@ -96,45 +88,78 @@ def digest_of(tensors: dict[str, Tensor]) -> str:
 
 
 def standardise(x: Any, centre: Any, scale: Any, xp: ModuleType = np) -> Any:
-    """Squashed number of standard deviations from the centre; `xp` is numpy, or torch for tensors."""
-    return squash(x / scale - centre / scale, xp)  # a difference of huge numbers may overflow
+    """Standard deviations from the centre, logarithmic beyond two: outliers stay ordered and do not dominate.
 
-
-def squash(z: Any, xp: ModuleType = np) -> Any:
-    """Linear up to two standard deviations, logarithmic beyond: outliers stay ordered and do not dominate."""
+    `xp` is numpy, or torch for tensors.
+    """
+    z = x / scale - centre / scale  # a difference of huge numbers may overflow
     size = xp.abs(z)
     return xp.sign(z) * (xp.clip(size, None, LINEAR_RANGE) + xp.log1p(xp.clip(size - LINEAR_RANGE, 0, None)))
 
 
-def _matrix(columns: list[np.ndarray], rows: int) -> np.ndarray:
-    return np.stack(columns, 1) if columns else np.zeros((rows, 0))
+def target_values(y: Any, estimator: str) -> np.ndarray:
+    """Targets, (n,) or (n, outputs), finite, in double precision; `estimator` is its name in messages."""
+    if y is None:
+        raise ValueError(f"{estimator} requires y to be passed, but the target y is None.")
+    try:
+        values: Any = check_array(y, ensure_2d=False, dtype="float64", ensure_all_finite=False, input_name="y")
+    except ValueError as err:
+        names = ", ".join(f"column {name!r}" for name in target_names(y)) or "y"
+        raise ValueError(f"Input y must hold numbers, (n,) or (n, outputs), in {names}: {err}") from None
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        row, *column = bad[0]
+        kind = "NaN" if np.isnan(values[*bad[0]]) else "infinity"
+        raise ValueError(
+            f"Input y contains {kind}: {_label(y, column[0] if column else 0)}, row {row} ({len(bad)} such values). "
+            "Leave out rows without a target."
+        )
+    return values
+
+
+def target_names(y: Any) -> list[str]:
+    """Names of the targets; empty if `y` has none."""
+    if hasattr(y, "columns"):
+        return [str(name) for name in y.columns]
+    return [] if getattr(y, "name", None) is None else [str(y.name)]
+
+
+def target_std(values: np.ndarray, y: Any) -> np.ndarray:
+    """Standard deviation of each column of `values`, (n, outputs), which must vary; `y` has the names."""
+    std = values.std(0)
+    for i in np.flatnonzero(std <= 1e-12 * np.abs(values.mean(0))):
+        raise ValueError(
+            f"The target ({_label(y, int(i))}) must vary. It is {values[0, i]:g} in all training rows. Check the data."
+        )
+    return std
 
 
 def _columns(table: Any) -> list[Any]:
-    """Arrays or series, one per column."""
-    if hasattr(table, "iloc"):
-        return [table.iloc[:, i] for i in range(table.shape[1])]
-    return list(table.T)
+    return [table.iloc[:, i] for i in range(table.shape[1])] if hasattr(table, "iloc") else list(table.T)
 
 
 def _is_text(column: Any) -> bool:
     """Whether a column holds categories: by its dtype, or because most of its known values are not numbers."""
-    if column.dtype.kind in "biufcmM" and not hasattr(column, "cat"):
-        return False
     if hasattr(column, "cat"):
         return True
+    if column.dtype.kind in "biufcmM":
+        return False
     read, known = _read(column)
     return bool(known.any()) and np.isnan(read[known]).mean() > 0.5
 
 
 def _read(column: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Values as numbers, NaN where they are not, and which are known."""
     import pandas as pd
 
     column = pd.Series(np.asarray(column, dtype=object))
     known = column.notna().to_numpy()
     numbers: Any = pd.to_numeric(column, errors="coerce")
-    return numbers.to_numpy(dtype=float, na_value=np.nan), known
+    return numbers.to_numpy(dtype=float, na_value=np.nan), known  # NaN where a value is no number
+
+
+def _numbers(columns: list[Any], names: Sequence[str], categories: Container[int], rows: int) -> np.ndarray:
+    kept = [_number(column, names[i]) for i, column in enumerate(columns) if i not in categories]
+    return np.stack(kept, 1) if kept else np.zeros((rows, 0))
 
 
 def _number(column: Any, name: str) -> np.ndarray:
@@ -144,8 +169,6 @@ def _number(column: Any, name: str) -> np.ndarray:
             f"Column {name!r} must hold numbers or text. It holds times. Convert them to numbers, for instance "
             "days since the first, or use NSACForecaster."
         )
-    if hasattr(column, "cat"):
-        column = column.astype(object)
     if kind in "biuf" and isinstance(column, np.ndarray):
         values = column.astype(float)
     elif kind in "biuf":
@@ -177,30 +200,21 @@ def _factorize(column: Any) -> tuple[np.ndarray, list[str]]:
     import pandas as pd
 
     codes, unique = pd.factorize(np.asarray(column, dtype=object), use_na_sentinel=True)
-    return codes, [_category_text(value) for value in unique.tolist()]
-
-
-def _category_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return repr(float(value)) if isinstance(value, (int, float)) else str(value)
+    return codes, [str(float(value) if isinstance(value, (int, float)) else value) for value in unique.tolist()]
 
 
 def _categories(column: Any, name: str) -> tuple[str, ...]:
     codes, text = _factorize(column)
-    counts: dict[str, int] = {}
-    for category, count in zip(text, np.bincount(codes[codes >= 0], minlength=len(text)).tolist(), strict=True):
-        counts[category] = counts.get(category, 0) + count
+    counts = Counter(text[code] for code in codes.tolist() if code >= 0)
     if not counts:
-        raise ValueError(f"Column {name!r} must have a value in at least one row. All are missing. Leave it out.")
-    repeated = [category for category, count in counts.items() if count > 1]
+        raise ValueError(ALL_MISSING.format(name))
+    repeated = sorted((-count, category) for category, count in counts.items() if count > 1)
     if not repeated:
         raise ValueError(
             f"Column {name!r} must have categories that repeat. All {len(counts)} are different. Leave it out: nothing "
             "can be learned from unique names."
         )
-    repeated.sort(key=lambda category: (-counts[category], category))
-    return tuple(repeated[:MAX_CATEGORIES])
+    return tuple(category for _, category in repeated[:MAX_CATEGORIES])
 
 
 def _codes(column: Any, categories: tuple[str, ...]) -> np.ndarray:
@@ -208,3 +222,10 @@ def _codes(column: Any, categories: tuple[str, ...]) -> np.ndarray:
     code = {category: i + 1 for i, category in enumerate(categories)}
     codes = [code.get(category, 0) for category in text]
     return np.array([*codes, 0], dtype=np.int64)[index]  # the last is for -1, missing
+
+
+def _label(y: Any, i: int) -> str:
+    names = target_names(y)
+    if names:
+        return f"column {names[i]!r}"
+    return f"column {i} of y" if len(getattr(y, "shape", (0,))) > 1 else "y"

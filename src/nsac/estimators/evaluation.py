@@ -1,43 +1,48 @@
-"""The evaluation of an estimator on new rows, beside a baseline."""
+"""Evaluation: scores of predictions beside a baseline, historical forecasts and backtests."""
+# pyright: reportArgumentType=false
+# (the type checker takes rows of a frame for a column)
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
+from sklearn.base import clone
 from torch import Tensor
 
-from nsac.uncertainty import Prediction
-from nsac.uncertainty.scores import calibration_error, crps, mae, nll, rmse
+from nsac.estimators.observations import find_columns, read_observations
+from nsac.estimators.times import read_times, restore_times
+from nsac.estimators.windows import subsample
+from nsac.methods import METHODS
+from nsac.training import WindowData
+from nsac.uncertainty import Prediction, scores
 
-SCORES = ("rmse", "mae", "nll", "crps", "coverage_90", "width_90", "calibration_error")
-"""In the order of the table."""
+if TYPE_CHECKING:
+    from nsac.estimators.forecaster import NSACForecaster
+
+SCORES = ("rmse", "mae", "nll", "crps", "coverage_90", "width_90", "calibration_error")  # in the order of the table
+BACKTEST_SCORES = ("mse", "mae", "crps", "nll", "coverage_90", "width_90")  # likewise
+MAX_ORIGINS = 2000  # forecast origins that are scored in each fold, at most; subsampled evenly
+BASELINES = ("persistence", "seasonal")  # scored beside the forecaster; the second needs a daily cycle
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """Predictions and observed values of one target; entries without an observed value are left out."""
 
-    target: str
-    """its name"""
-    prediction: Prediction
-    """(n,), calibrated, in the unit of y"""
-    lower: Tensor
-    """(n,), lower end of the 90 % interval"""
-    upper: Tensor
-    """(n,), its upper end"""
-    y: Tensor
-    """(n,), observed values"""
-    baseline: Prediction
-    """(n,), prediction of the baseline"""
-    baseline_name: str
-    """of the baseline, in tables and legends"""
-    place: np.ndarray | None = None
-    """(n,), times, if the rows have any"""
-    step: Tensor | None = None
-    """(n,), forecasts: lead time in steps, from 1"""
-    shown: Tensor | None = None
-    """(n,), whether a value is in the plot over time: one series at one lead time"""
+    target: str  # its name
+    prediction: Prediction  # (n,), calibrated, in the unit of y
+    lower: Tensor  # (n,), lower end of the 90 % interval
+    upper: Tensor  # (n,), its upper end
+    y: Tensor  # (n,), observed values
+    baseline: Prediction  # (n,), prediction of the baseline
+    baseline_name: str  # in tables and legends
+    place: np.ndarray | None = None  # (n,), times, if the rows have any
+    step: Tensor | None = None  # (n,), forecasts: lead time in steps, from 1
+    shown: Tensor | None = None  # (n,), whether a value is in the plot over time: one series at one lead time
 
     def __post_init__(self):
         if not len(self.y):
@@ -49,9 +54,8 @@ class Evaluation:
     @cached_property
     def scores(self) -> dict[str, dict[str, float]]:
         """`{"model": {score: value}, "baseline": ...}`; the interval of the model is the conformal one."""
-        model = _scores(self.prediction, self.y, self.lower, self.upper)
-        lower, upper = self.baseline.interval(0.9)
-        return {"model": model, "baseline": _scores(self.baseline, self.y, lower, upper)}
+        model = _scores(SCORES, self.prediction, self.y, self.lower, self.upper)
+        return {"model": model, "baseline": _scores(SCORES, self.baseline, self.y, *self.baseline.interval(0.9))}
 
 
 def evaluate_rows(
@@ -65,33 +69,99 @@ def evaluate_rows(
     step: Tensor | None = None,
     shown: Tensor | None = None,
 ) -> Evaluation:
-    """An `Evaluation` of the entries whose target is known, in double precision."""
+    """An `Evaluation` of the entries whose target is known."""
     known = torch.isfinite(y)
-    return Evaluation(
-        target,
-        _double(prediction[known]),
-        interval[0].double()[known],
-        interval[1].double()[known],
-        y.double()[known],
-        _double(baseline[known]),
-        baseline_name,
-        place=None if place is None else place[known.numpy()],
-        step=None if step is None else step[known],
-        shown=None if shown is None else shown[known],
-    )
+    optional: dict[str, Any] = {name: v[known] for name, v in (("step", step), ("shown", shown)) if v is not None}
+    if place is not None:
+        optional["place"] = place[known.numpy()]
+    rows = prediction[known], interval[0][known], interval[1][known], y[known], baseline[known]
+    return Evaluation(target, *rows, baseline_name, **optional)
 
 
-def _scores(prediction: Prediction, y: Tensor, lower: Tensor, upper: Tensor) -> dict[str, float]:
-    return {
-        "rmse": rmse(prediction, y),
-        "mae": mae(prediction, y),
-        "nll": nll(prediction, y),
-        "crps": crps(prediction, y),
-        "coverage_90": ((lower <= y) & (y <= upper)).double().mean().item(),
-        "width_90": (upper - lower).mean().item(),
-        "calibration_error": calibration_error(prediction, y),
-    }
+class HistoricalForecasts(NamedTuple):
+    """Forecasts from many origins of a frame, in the unit of the target."""
+
+    prediction: Prediction  # (origins, horizon), calibrated
+    lower: Tensor  # (origins, horizon), bounds of the interval
+    upper: Tensor
+    y: Tensor  # (origins, horizon), observed values; NaN where they are not known
+    persistence: Tensor  # (origins, horizon), the last known value
+    times: np.ndarray  # (origins, horizon), of what is predicted: nanoseconds since 1970 in UTC, or numbers
+    series: np.ndarray  # (origins,), names
 
 
-def _double(prediction: Prediction) -> Prediction:
-    return Prediction(prediction.mean_draws.double(), prediction.log_std_draws.double())
+def historical_forecasts(
+    forecaster: "NSACForecaster", frame: pd.DataFrame, since: Any, coverage: float, max_origins: int | None
+) -> HistoricalForecasts:
+    """See `NSACForecaster.historical_forecasts`."""
+    preprocessor = forecaster.preprocessor_
+    observations = preprocessor.read(frame)
+    grid, windows = preprocessor.past(observations)
+    first = None if since is None else read_times(pd.Series([since]), preprocessor.columns.time)[0][0]
+    windows = _select(windows, grid.times + preprocessor.step, first, max_origins)
+    if not len(windows):
+        raise ValueError(
+            f"`frame` must hold a row with a known {forecaster.target!r} in the {forecaster.lookback} steps up to it "
+            f"and in the {forecaster.horizon} steps after it. Got none in {len(frame)} rows."
+        )
+    p = forecaster._draws(windows)
+    lower, upper = preprocessor.in_unit(windows, *forecaster.calibration_.interval(p, coverage))
+    prediction = preprocessor.prediction_in_unit(windows, forecaster.calibration_.apply(p))
+    y, persistence = preprocessor.observed(windows), preprocessor.last_values(windows)[:, None]
+    times = grid.times[windows.ends][:, None] + np.arange(1, forecaster.horizon + 1) * preprocessor.step
+    series = np.array(observations.names, dtype=object)[grid.codes[windows.ends]]
+    return HistoricalForecasts(prediction, lower, upper, y, persistence.expand_as(y), times, series)
+
+
+def backtest(forecaster: "NSACForecaster", frame: pd.DataFrame, folds: int) -> pd.DataFrame:
+    """See `NSACForecaster.backtest`."""
+    named = find_columns(frame, forecaster.time, forecaster.series, forecaster.target, forecaster.covariates)
+    times = read_observations(frame, named).times
+    edges = np.sort(times)[np.arange(1, folds + 1) * len(times) // (folds + 1)]
+    row_times = read_times(pd.Series(frame.reset_index()[forecaster.time]), forecaster.time)[0]
+    rows = []
+    for k, first in enumerate(edges):
+        stop = edges[k + 1] if k + 1 < folds else np.inf
+        past, known = frame[row_times < first], frame[row_times < stop]
+        fitted: NSACForecaster = clone(forecaster)  # pyright: ignore[reportAssignmentType]
+        fitted.fit(past)
+        since = restore_times(np.array([first]), fitted.preprocessor_.time_dtype)[0]
+        forecasts = fitted.historical_forecasts(known, since=since, max_origins=MAX_ORIGINS)
+        observed = ~forecasts.y.isnan()
+        y, bounds = forecasts.y[observed], (forecasts.lower[observed], forecasts.upper[observed])
+        fold = {"fold": k + 1, "method": forecaster.method, "forecasts": len(y)}
+        rows.append(fold | _scores(BACKTEST_SCORES, forecasts.prediction[observed], y, *bounds))
+        for name, p in _baselines(fitted, past, known, first).items():
+            rows.append(fold | {"method": name} | _scores(BACKTEST_SCORES, p[observed], y, *p[observed].interval(0.9)))
+    return pd.DataFrame(rows)
+
+
+def _baselines(fitted: "NSACForecaster", past: pd.DataFrame, known: pd.DataFrame, first: Any) -> dict[str, Prediction]:
+    """Forecasts of the baselines, with the standard deviations that their errors have in the past."""
+    preprocessor = fitted.preprocessor_
+    grid, windows = preprocessor.past(preprocessor.read(known))
+    windows = _select(windows, grid.times + preprocessor.step, first, MAX_ORIGINS)
+    _, past_windows = preprocessor.past(preprocessor.read(past))
+    batch = windows.batch(torch.arange(len(windows)))
+    problem = replace(fitted.problem_, missing_targets=True)
+    predictions = {}
+    for name in BASELINES:
+        if name in batch:
+            method: Any = METHODS[name](problem).double()  # pyright: ignore[reportCallIssue]
+            method.solve(past_windows, past_windows)
+            predictions[name] = preprocessor.prediction_in_unit(windows, method.predict(batch))
+    return predictions
+
+
+def _select(windows: WindowData, times: np.ndarray, first: Any, max_origins: int | None) -> WindowData:
+    """A subsample of the windows whose first forecast, at `times`, is at `first` or later."""
+    ends = windows.ends.numpy()
+    if first is not None:
+        ends = ends[times[ends] >= first]
+    return windows.with_ends(torch.from_numpy(ends if max_origins is None else subsample(ends, max_origins)))
+
+
+def _scores(names: Sequence[str], p: Prediction, y: Tensor, lower: Tensor, upper: Tensor) -> dict[str, float]:
+    covered = ((lower <= y) & (y <= upper)).double().mean().item()
+    interval = {"coverage_90": covered, "width_90": (upper - lower).mean().item()}
+    return {name: interval[name] if name in interval else getattr(scores, name)(p, y) for name in names}

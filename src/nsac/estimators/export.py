@@ -4,6 +4,7 @@ A graph takes inputs in their own unit and the noise, and returns calibrated pre
 contains the modules that the estimator runs: scaling, members, their mixture, calibration and conformal margins.
 """
 
+import base64
 import contextlib
 import io
 import json
@@ -19,16 +20,14 @@ from sklearn.utils.validation import check_is_fitted
 from nsac._io import write_atomic
 from nsac._torch import single_threaded
 from nsac.estimators.base import AbstractEstimator
-from nsac.estimators.description import describe
-from nsac.estimators.graph import make_graph
+from nsac.estimators.forecaster import NSACForecaster
+from nsac.estimators.graph import make_graph, prediction_noise
+from nsac.estimators.regressor import NSACRegressor
 from nsac.uncertainty.checks import check_probability
 
-DETERMINISTIC_METHODS = ("gmle", "de", "mean", "ridge")
-"""Methods, besides "nsac", that can be exported: their predictions have no noise."""
-METADATA = "nsac"
-"""Key of the description in the metadata of an ONNX file."""
-MIN_DRAWS = 3
-"""Fewest draws of the noise that a graph takes."""
+METHODS = ("nsac", "gmle", "de", "mean", "ridge")  # can be exported; all but the first predict without noise
+METADATA = "nsac"  # key of the description in the metadata of an ONNX file
+MIN_DRAWS = 3  # fewest draws of the noise that a graph takes
 
 
 class ExportError(ValueError):
@@ -50,28 +49,14 @@ def export_onnx(
 ) -> dict[str, Any]:
     """Write the estimator as one ONNX file that needs numpy and an ONNX runtime, and nothing else.
 
-    Inputs, with any number of rows:
-
-    - `x`, float64, in its own unit, NaN where a value is missing. Regressors: (rows, numeric columns). Forecasters:
-      (rows, lookback, columns), regular steps, the target first; for irregularly sampled series also the distance of
-      each observation from its step, in steps.
-    - `c`, int64, (rows, categorical columns), codes from 1 on, 0 where missing or unknown; if there are categories.
-    - `time`, float64, (rows,), seconds since 1970 in local time at the last step; if a forecaster uses a calendar.
-    - `noise`, float32, (draws, queries, topk, heads), standard normal; if the method is stochastic.
-
-    Outputs, float64, (rows, targets) or (rows, horizon): `mean`, `aleatoric`, `epistemic` (variances), and the ends of
-    the conformal interval, for instance `lower_90` and `upper_90`. A row of a table with a value missing where none was
-    missing in training gets NaN, and so does a window without any value of the target.
-
-    Args:
-        estimator: a fitted one.
-        path: where to write.
-        coverage: of the interval.
-        targets: names of the outputs, for the description.
+    Inputs, with any number of rows, are `x` in its own unit, NaN where a value is missing (float64; for forecasters the
+    target first, and the offsets from the steps last if the series is irregularly sampled), and where they apply codes
+    of categories `c` (int64), `time` (float64) and `noise` (float32). Outputs are `mean`, `aleatoric`, `epistemic` and
+    interval ends such as `lower_90` (float64). See docs/export.md for shapes and for what gives NaN.
 
     Returns:
-        The description, which the file's metadata holds as JSON under `"nsac"`: columns with their categories, outputs,
-        and the noise with which this library predicts (base64, little-endian float32).
+        The description, which the file's metadata holds as JSON under `"nsac"`: columns with their categories, outputs
+        (named `targets`), and the noise with which this library predicts (base64, little-endian float32).
     """
     try:
         import onnx_ir
@@ -85,8 +70,7 @@ def export_onnx(
         written = torch.onnx.export(program, dynamo=True, verbose=False)
     assert written is not None
     graph = written.model.graph
-    values = [value for node in graph for value in node.outputs]
-    for i, value in enumerate(values):
+    for i, value in enumerate([value for node in graph for value in node.outputs]):
         value.name = f"v{i}"  # names of the trace may be those of outputs
     for value, name in zip(graph.outputs, names, strict=True):
         value.name = name
@@ -103,13 +87,46 @@ def program_bytes(program: torch.export.ExportedProgram) -> bytes:
     return content.getvalue()
 
 
+def describe(estimator: AbstractEstimator, coverage: float = 0.9, targets: list[str] | None = None) -> dict[str, Any]:
+    """Columns, targets, and the noise with which this library predicts, as plain values."""
+    facts: dict[str, Any] = {"class": type(estimator).__name__, "method": estimator.method, "coverage": coverage}
+    if isinstance(estimator, NSACRegressor):
+        facts["columns"] = _table_columns(estimator)
+        facts["targets"] = targets or [f"y{i}" for i in range(len(estimator.centre_))]
+    if isinstance(estimator, NSACForecaster):
+        inputs = [*estimator.columns_.inputs, "offset"] if estimator.irregular_ else estimator.columns_.inputs
+        seconds = estimator.step_ / 1e9 if isinstance(estimator.step_, int) else estimator.step_
+        facts["columns"] = [{"name": name, "input": "x", "place": i} for i, name in enumerate(inputs)]
+        facts |= {"targets": [estimator.columns_.target], "lookback": estimator.lookback, "horizon": estimator.horizon}
+        facts |= {"step": seconds, "cycles": list(estimator.cycles_)}
+    noise = prediction_noise(estimator)
+    if noise is not None:
+        content = noise.numpy().astype("<f4").tobytes()
+        facts["noise"] = {"shape": list(noise.shape), "data": base64.b64encode(content).decode()}
+    return facts
+
+
+def _table_columns(estimator: NSACRegressor) -> list[dict[str, Any]]:
+    """In the order of the training table: name, input and place there, categories by code (`levels`), `missing`."""
+    columns, described, place = estimator.columns_, [], {"x": 0, "c": 0}
+    for i, name in enumerate(columns.names):
+        kind = "c" if i in columns.categories else "x"
+        missing = bool(estimator.imputer_.learned[kind][place[kind]])
+        column: dict[str, Any] = {"name": name, "input": kind, "place": place[kind], "missing": missing}
+        if kind == "c":
+            column["levels"] = list(columns.categories[i])
+        described.append(column)
+        place[kind] += 1
+    return described
+
+
 def _check(estimator: AbstractEstimator, coverage: float) -> None:
     check_probability("coverage", coverage)
     check_is_fitted(estimator)
-    if estimator.method != "nsac" and estimator.method not in DETERMINISTIC_METHODS:
+    if estimator.method not in METHODS:
         raise ExportError(
-            f"`method` must be one of nsac, {', '.join(DETERMINISTIC_METHODS)} to be exported. Got "
-            f"{estimator.method!r} instead. Fit with one of those."
+            f"`method` must be one of {', '.join(METHODS)} to be exported. Got {estimator.method!r} instead. Fit with "
+            "one of those."
         )
     for member in estimator.members_:
         novelty = getattr(member, "novelty", None)

@@ -7,10 +7,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from nsac._io import HeaderError, VersionError, add_header, remove_header, write_folder
+from nsac._torch import single_threaded
+from nsac.methods import METHODS, AbstractMethod, problem_from_dict
+from nsac.uncertainty import Calibration
 
 if TYPE_CHECKING:
     from nsac.estimators.base import AbstractEstimator
@@ -21,10 +26,16 @@ MAX_TENSORS_BYTES, MAX_CONFIG_BYTES, MAX_HEADER_BYTES = 4 << 30, 64 << 20, 8 << 
 """Sizes of the two files and of the header of the first; larger ones are not read."""
 CLASSES = {"NSACRegressor": "nsac.estimators.regressor", "NSACForecaster": "nsac.estimators.forecaster"}
 """Classes that a folder may hold, and their modules; no file can add to this list."""
+_KEYS = {"parameters", "own", "problem", "seeds"}  # of a config; `own` is what `_state` returns
 
 
 class ModelError(ValueError):
     """A model folder that cannot be used. The message contains the remedy."""
+
+
+def import_class(name: str) -> "type[AbstractEstimator]":
+    """A class of `CLASSES`, imported when it is needed: scikit-learn takes a second to import."""
+    return getattr(importlib.import_module(CLASSES[name]), name)
 
 
 def load(folder: str | os.PathLike) -> "AbstractEstimator":
@@ -32,13 +43,11 @@ def load(folder: str | os.PathLike) -> "AbstractEstimator":
 
     Nothing in the folder is executed. Anything wrong with it is a `ModelError`.
     """
-    from nsac.estimators.archive import from_archive
-
     config, tensors = read_model(folder)
     name = config.pop("class", None)
     if not isinstance(name, str) or name not in CLASSES:
         raise _unusable(folder, f"has the class {name!r}; this library knows {', '.join(CLASSES)}")
-    cls = getattr(importlib.import_module(CLASSES[name]), name)
+    cls = import_class(name)
     try:
         return from_archive(cls, config, tensors)
     except Exception as err:  # a wrong value can fail anywhere
@@ -48,12 +57,8 @@ def load(folder: str | os.PathLike) -> "AbstractEstimator":
 def write_model(folder: str | os.PathLike, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write a model folder: under a temporary name, flushed to the disk, renamed.
 
-    An empty folder, or another model, is replaced; anything else is refused.
-
-    Args:
-        folder: where.
-        config: values for JSON, with the name of the class under `"class"`.
-        tensors: by name.
+    An empty folder, or another model, is replaced; anything else is refused. The config is for JSON, with the name of
+    the class under `"class"`.
     """
     from safetensors.torch import save
 
@@ -62,9 +67,9 @@ def write_model(folder: str | os.PathLike, config: dict[str, Any], tensors: dict
     if (folder.exists() and not folder.is_dir()) or not names <= {TENSORS, CONFIG}:
         raise ModelError(f"{folder} must be absent, empty or a model folder. It has other content. Name another.")
     # Copies, because safetensors refuses tensors that share memory.
-    copies = {n: t.detach().cpu().clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}
-    weights = save(copies)
-    facts = add_header(FORMAT, VERSION, {"library": _versions(), **config}, weights)
+    weights = save({n: t.detach().cpu().clone(memory_format=torch.contiguous_format) for n, t in tensors.items()})
+    versions = {name: version(name) for name in ("nsac", "torch", "scikit-learn", "safetensors")}
+    facts = add_header(FORMAT, VERSION, {"library": versions, **config}, weights)
     text = json.dumps(facts, indent=1, sort_keys=True, allow_nan=False)
     write_folder(folder, {TENSORS: weights, CONFIG: text.encode()})
 
@@ -77,17 +82,14 @@ def read_model(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Ten
         raise ModelError(f"{folder} must be a folder that `save` wrote. There is no such folder. Check the path.")
     text, weights = _read(folder, CONFIG, MAX_CONFIG_BYTES), _read(folder, TENSORS, MAX_TENSORS_BYTES)
     try:
-        headed = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as err:
-        raise _unusable(folder, f"is damaged: {CONFIG} is not JSON ({err})") from None
-    try:
-        facts = remove_header(FORMAT, VERSION, headed, weights)
+        facts = remove_header(FORMAT, VERSION, json.loads(text, parse_constant=_refuse), weights)
     except VersionError as err:
-        raise ModelError(
-            f"The model in {folder} {err}. Load it with the library that wrote it, or fit it anew."
-        ) from None
+        remedy = "Load it with the library that wrote it, or fit it anew."
+        raise ModelError(f"The model in {folder} {err}. {remedy}") from None
     except HeaderError as err:
         raise _unusable(folder, str(err)) from None
+    except (ValueError, RecursionError) as err:
+        raise _unusable(folder, f"is damaged: {CONFIG} is not JSON ({err})") from None
     if int.from_bytes(weights[:8], "little") > MAX_HEADER_BYTES:
         raise _unusable(folder, f"is damaged: the header of {TENSORS} is larger than {MAX_HEADER_BYTES} bytes")
     try:
@@ -96,6 +98,98 @@ def read_model(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Ten
         raise _unusable(folder, f"is damaged: {TENSORS}: {err}") from None
     facts.pop("library", None)
     return facts, tensors
+
+
+def to_archive(estimator: "AbstractEstimator") -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A fitted estimator as plain values and tensors."""
+    facts, state = estimator._state()
+    parameters = estimator.get_params(deep=False)
+    if not isinstance(parameters["random_state"], (int, np.integer)):
+        parameters["random_state"] = None  # a generator cannot be saved, and is no longer needed
+    folds = parameters.pop("folds")
+    if folds != "deprecated":
+        parameters["members"] = folds
+    config = {"class": type(estimator).__name__, "parameters": parameters, "own": facts}
+    config |= {"problem": estimator.problem_.to_dict(), "seeds": estimator.seeds_}
+    tensors = {f"own.{name}": tensor for name, tensor in state.items()}
+    tensors |= {f"calibration.{name}": tensor for name, tensor in estimator.calibration_.to_tensors().items()}
+    for k, member in enumerate(estimator.members_):
+        tensors |= {f"member.{k}.{name}": _smallest(tensor) for name, tensor in member.state_dict().items()}
+    return _plain(config), tensors
+
+
+def from_archive(
+    cls: "type[AbstractEstimator]", config: dict[str, Any], tensors: dict[str, Tensor]
+) -> "AbstractEstimator":
+    """Inverse of `to_archive`, without the key `class`. Wrong values may raise any exception."""
+    if set(config) != _KEYS:
+        raise ValueError(f"`config` must have the keys {sorted(_KEYS)}. Got {sorted(config)} instead.")
+    parameters = {"members" if name == "folds" else name: value for name, value in config["parameters"].items()}
+    estimator = cls(**parameters)
+    estimator._check_method()
+    groups: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        head, _, rest = name.partition(".")
+        if head == "member":
+            number, _, rest = rest.partition(".")
+            head = f"member.{number}"
+        groups.setdefault(head, {})[rest] = tensor
+    estimator.calibration_ = Calibration.from_tensors(groups.pop("calibration"))
+    estimator.problem_ = problem_from_dict(config["problem"])
+    estimator.seeds_ = config["seeds"]
+    outputs = estimator.problem_.output_dim
+    if outputs != estimator.calibration_.scale.numel() or len(estimator.seeds_) > len(tensors):
+        raise ValueError("`problem` does not fit the tensors.")
+    state = groups.pop("own", {})
+    with single_threaded():
+        estimator.members_ = [
+            _load_member(estimator, groups.pop(f"member.{k}"), seed) for k, seed in enumerate(estimator.seeds_)
+        ]
+    if groups or not estimator.members_:
+        raise ValueError(f"The tensors must be those of a model. Got these besides: {sorted(groups)}.")
+    estimator._load_state(config["own"], state)
+    return estimator
+
+
+def _load_member(estimator: "AbstractEstimator", tensors: dict[str, Tensor], seed: int) -> AbstractMethod:
+    problem = estimator.problem_
+    member = METHODS[estimator.method](problem, seed=seed).double()  # pyright: ignore[reportCallIssue]
+    tensors = _renamed(tensors, problem.network.d_model)
+    expected = member.state_dict()
+    for name, tensor in expected.items():
+        found = tensors.get(name)
+        if found is None or found.shape != tensor.shape or found.is_floating_point() != tensor.is_floating_point():
+            raise ValueError(f"Tensor {name!r} is missing, or has another shape.")
+    member.load_state_dict({name: tensor.to(expected[name]) for name, tensor in tensors.items()})
+    if not all(torch.isfinite(parameter).all() for parameter in member.parameters()):
+        raise ValueError("Weights must be finite.")
+    return member.eval()
+
+
+def _renamed(tensors: dict[str, Tensor], d_model: int) -> dict[str, Tensor]:
+    """Tensors of a member by their present names.
+
+    Hidden layers once read the query alone: the same function has weights 0 for the attended values.
+    """
+    old, new = "reader.query.", "reader.hidden."
+    renamed = {new + name.removeprefix(old) if name.startswith(old) else name: t for name, t in tensors.items()}
+    if f"{old}0.weight" in tensors:
+        renamed[f"{new}0.weight"] = pad(renamed[f"{new}0.weight"], (0, d_model))
+    return renamed
+
+
+def _smallest(tensor: Tensor) -> Tensor:
+    single = tensor.is_floating_point() and torch.equal(tensor.float().double(), tensor.double())
+    return tensor.float() if single else tensor  # weights were trained in single precision
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and sequences of numpy as those of Python, for JSON."""
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(each) for each in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _read(folder: str | os.PathLike, name: str, max_bytes: int) -> bytes:
@@ -108,10 +202,6 @@ def _read(folder: str | os.PathLike, name: str, max_bytes: int) -> bytes:
         return path.read_bytes()
     except OSError as err:
         raise _unusable(folder, f"cannot be read: {err}") from None
-
-
-def _versions() -> dict[str, str]:
-    return {name: version(name) for name in ("nsac", "torch", "scikit-learn", "safetensors")}
 
 
 def _refuse(constant: str) -> None:

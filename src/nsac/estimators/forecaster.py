@@ -11,18 +11,17 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from nsac._checks import check_int
-from nsac.estimators.backtest import HistoricalForecasts, backtest, historical_forecasts
 from nsac.estimators.base import AbstractEstimator
-from nsac.estimators.lead_times import interpolate_steps, lead_times
+from nsac.estimators.evaluation import HistoricalForecasts, backtest, historical_forecasts
 from nsac.estimators.observations import Observations, find_columns
 from nsac.estimators.online import OnlineCalibration, absolute_scores, coverage_report
 from nsac.estimators.preprocessing import SeriesPreprocessor, prepare
-from nsac.estimators.times import restore_times
+from nsac.estimators.times import interpolate_steps, lead_times, restore_times
 from nsac.estimators.windows import WindowShape
-from nsac.methods import METHODS, WindowProblem
+from nsac.methods import WindowProblem
 from nsac.training import WindowData
 from nsac.uncertainty import Prediction, prediction_columns
-from nsac.uncertainty.checks import check_probability
+from nsac.uncertainty.checks import check_probability, probabilities
 
 
 class NSACForecaster(AbstractEstimator):
@@ -54,9 +53,8 @@ class NSACForecaster(AbstractEstimator):
     Attributes:
         members_: the fitted methods.
         calibration_: variance scale and conformal scores of their mixture, per lead time.
-        columns_: columns in use.
+        columns_, cycles_: columns, and cycles of the calendar, in use.
         step_: length of a step: nanoseconds, or in the unit of the time column.
-        cycles_: cycles of the calendar in use.
         irregular_: whether the time between an observation and its slot is an input.
         preprocessor_: turns frames into windows, and predictions into the unit of the target.
         online_, stream_: adaptive margins, see `update`.
@@ -99,12 +97,7 @@ class NSACForecaster(AbstractEstimator):
         self.folds = folds
 
     def fit(self, frame: pd.DataFrame, y: None = None) -> "NSACForecaster":
-        """Fit and calibrate.
-
-        Args:
-            frame: rows in order of time; the target is one of its columns.
-            y: not used.
-        """
+        """Fit and calibrate on rows in order of time; the target is one of the columns, and `y` is not used."""
         self._check_method()
         for name in ("horizon", "lookback", "members"):
             check_int(name, getattr(self, name))
@@ -114,9 +107,8 @@ class NSACForecaster(AbstractEstimator):
         data = prepare(frame, columns, self.step, shape)
         splits = shape.member_splits(data.rest, data.times, members)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        p = self._learn(data.problem, data.windows, data.calibration, splits, seed)
-        scores = absolute_scores(data.calibration, p)
-        self._keep(data.preprocessor, OnlineCalibration.start(scores, data.observations))
+        p = self._learn(data.problem, data.windows, data.calibration, splits, seed, [{}])
+        self._keep(data.preprocessor, OnlineCalibration.start(absolute_scores(data.calibration, p), data.observations))
         return self
 
     def predict(self, frame: pd.DataFrame, at: Any = None, coverage: float = 0.9) -> pd.DataFrame:
@@ -135,7 +127,7 @@ class NSACForecaster(AbstractEstimator):
         check_probability("coverage", coverage)
         observations, windows, p = self._predict_latest(frame)
         lower, upper = self._interval(windows, p, coverage)
-        p = self._calibrated(windows, p)
+        p = self.preprocessor_.prediction_in_unit(windows, self.calibration_.apply(p))
         mean, std = p.mean_draws, p.log_std_draws.exp()
         times = observations.last[:, None] + (np.arange(1, self.horizon + 1) * self.step_)[None]
         if at is not None:
@@ -149,18 +141,11 @@ class NSACForecaster(AbstractEstimator):
         return pd.DataFrame(table | prediction_columns(Prediction(mean, std.log()), {coverage: (lower, upper)}))
 
     def predict_interval(self, frame: pd.DataFrame, coverage: float | Sequence[float] = 0.9) -> np.ndarray:
-        """Bounds of the steps after the last row of each series.
+        """Lower and upper bounds of the steps after the last row of each series, (series, 2, horizon).
 
-        Args:
-            frame: see `predict`.
-            coverage: of the interval, or of several.
-
-        Returns:
-            (series, 2, horizon), lower and upper bounds; for several coverages (series, coverages, 2, horizon).
+        For a sequence of coverages (series, coverages, 2, horizon).
         """
-        coverages = np.atleast_1d(coverage).tolist()
-        for each in coverages:
-            check_probability("coverage", each)
+        coverages = probabilities("coverage", coverage)
         _, windows, p = self._predict_latest(frame)
         bounds = torch.stack([torch.stack(self._interval(windows, p, each), 1) for each in coverages], 1).numpy()
         return bounds[:, 0] if np.ndim(coverage) == 0 else bounds
@@ -169,13 +154,12 @@ class NSACForecaster(AbstractEstimator):
         self, frame: pd.DataFrame, quantiles: float | Sequence[float] = (0.1, 0.5, 0.9)
     ) -> np.ndarray:
         """Quantiles of the calibrated mixture, (series, quantiles, horizon)."""
-        levels = np.atleast_1d(quantiles).tolist()
-        return self.predict_distribution(frame).quantile(levels).movedim(0, 1).numpy()
+        return self.predict_distribution(frame).quantile(np.atleast_1d(quantiles).tolist()).movedim(0, 1).numpy()
 
     def predict_distribution(self, frame: pd.DataFrame) -> Prediction:
         """The calibrated mixture in the unit of the target, (series, horizon)."""
         _, windows, p = self._predict_latest(frame)
-        return self._calibrated(windows, p)
+        return self.preprocessor_.prediction_in_unit(windows, self.calibration_.apply(p))
 
     def ood_score(self, frame: pd.DataFrame) -> np.ndarray:
         """Out-of-distribution score of the latest window of each series, (series,).
@@ -183,13 +167,7 @@ class NSACForecaster(AbstractEstimator):
         The score is the epistemic standard deviation of the standardised forecast, as a root mean square over the
         horizon. It needs a method with epistemic uncertainty, or several members.
         """
-        check_is_fitted(self)
-        if len(self.members_) == 1 and not METHODS[self.method].has_epistemic:
-            able = [name for name, cls in METHODS.items() if cls.has_epistemic and self.kind in cls.kinds]
-            raise ValueError(
-                f"`method` must have epistemic variance ({', '.join(able)}), or `members` must be above 1. "
-                f"Got {self.method!r} and 1 instead."
-            )
+        self._check_epistemic()
         return self._predict_latest(frame)[2].epistemic.mean(1).sqrt().numpy()
 
     def historical_forecasts(
@@ -197,11 +175,8 @@ class NSACForecaster(AbstractEstimator):
     ) -> HistoricalForecasts:
         """Forecasts from every row of a frame, beside the observed values; intervals are not adaptive.
 
-        Args:
-            frame: rows in order of time.
-            since: time; only forecasts whose steps are all from then on.
-            coverage: of the interval.
-            max_origins: forecasts from so many rows at most, evenly subsampled.
+        With `since`, a time, only forecasts whose steps are all from then on; with `max_origins` forecasts from so many
+        rows at most, evenly subsampled.
         """
         check_is_fitted(self)
         return historical_forecasts(self, frame, since, coverage, max_origins)
@@ -224,11 +199,8 @@ class NSACForecaster(AbstractEstimator):
 
         Every forecast that could have been made in the frame and has come due since is scored, in order of time: after
         misses the intervals of `predict` become wider, after hits narrower, separately for each lead time, so that the
-        coverage approaches the nominal one in the long run. Means and variances do not change.
-
-        Args:
-            frame: the new rows, and before them `lookback + horizon` steps of earlier rows. It may hold more: no
-                forecast is scored twice.
+        coverage approaches the nominal one in the long run. Means and variances do not change. The frame has the new
+        rows, and before them `lookback + horizon` steps of earlier rows or more: no forecast is scored twice.
         """
         self.update_report(frame)
         return self
@@ -262,14 +234,11 @@ class NSACForecaster(AbstractEstimator):
         self.irregular_ = preprocessor.irregular
 
     def _predict_latest(self, frame: pd.DataFrame) -> tuple[Observations, WindowData, Prediction]:
-        """The window that ends with the last row of each series, and the members' prediction, not calibrated."""
+        """The latest windows, and the members' prediction of them, not calibrated."""
         check_is_fitted(self)
         observations = self.preprocessor_.read(frame)
         windows = self.preprocessor_.latest(observations)
         return observations, windows, self._draws(windows)
-
-    def _calibrated(self, windows: WindowData, p: Prediction) -> Prediction:
-        return self.preprocessor_.prediction_in_unit(windows, self.calibration_.apply(p))
 
     def _interval(self, windows: WindowData, p: Prediction, coverage: float) -> list[Tensor]:
         """Lower and upper bounds in the unit of the target; adaptive after an update."""

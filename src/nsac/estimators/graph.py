@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 from nsac._torch import single_threaded
 from nsac.core import matched_normal
-from nsac.estimators.base import AbstractEstimator
-from nsac.estimators.calendar import CYCLES
+from nsac.estimators.base import AbstractEstimator, join
 from nsac.estimators.columns import standardise
-from nsac.estimators.ensemble import join
 from nsac.estimators.forecaster import NSACForecaster
 from nsac.estimators.regressor import NSACRegressor
+from nsac.estimators.times import CYCLES
 from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
 from nsac.models.encoder import Batch
@@ -23,8 +22,7 @@ from nsac.training.windows import last_and_unit
 from nsac.uncertainty import Prediction, VarianceScale, conformal_margin
 from nsac.uncertainty.conformal import interval_around
 
-TRACED_ROWS = 3
-"""Rows of the inputs that a graph is traced with; 1 and 2 would be taken for constants."""
+TRACED_ROWS = 3  # rows of the inputs that a graph is traced with; 1 and 2 would be taken for constants
 
 
 def make_graph(estimator: AbstractEstimator, coverage: float) -> tuple[nn.Module, dict[str, Tensor]]:
@@ -38,8 +36,7 @@ def make_graph(estimator: AbstractEstimator, coverage: float) -> tuple[nn.Module
     else:
         assert isinstance(estimator, NSACForecaster)
         graph = WindowGraph(estimator, coverage)
-        shape = (TRACED_ROWS, estimator.lookback, estimator.problem_.input_dim)
-        inputs["x"] = torch.zeros(shape, dtype=torch.float64)
+        inputs["x"] = torch.zeros(TRACED_ROWS, estimator.lookback, estimator.problem_.input_dim, dtype=torch.float64)
         if estimator.cycles_:
             inputs["time"] = torch.zeros(TRACED_ROWS, dtype=torch.float64)
     noise = prediction_noise(estimator)
@@ -53,10 +50,9 @@ def prediction_noise(estimator: AbstractEstimator) -> Tensor | None:
     member = estimator.members_[0]
     if not isinstance(member, NSACMethod):
         return None
-    config, generator = member.network.config, torch.Generator().manual_seed(0)
-    shape = (estimator.num_samples, 1, config.topk, config.num_heads)
+    shape = (estimator.num_samples, 1, member.network.config.topk, member.network.config.num_heads)
     with single_threaded():
-        return matched_normal(*shape, generator=generator, dtype=torch.float64).float()
+        return matched_normal(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).float()
 
 
 class EnsembleGraph(nn.Module):
@@ -118,8 +114,7 @@ class TableGraph(nn.Module):
     def __init__(self, estimator: NSACRegressor, coverage: float):
         super().__init__()
         self.ensemble = EnsembleGraph(estimator, coverage)
-        columns = estimator.columns_
-        numbers = {"x_centre": columns.centre, "x_scale": columns.scale}
+        numbers = {"x_centre": estimator.columns_.centre, "x_scale": estimator.columns_.scale}
         numbers |= {"y_centre": estimator.centre_, "y_scale": estimator.scale_}
         for name, value in numbers.items():
             self.register_buffer(name, torch.as_tensor(value, dtype=torch.float64))
@@ -153,9 +148,9 @@ class WindowGraph(nn.Module):
         self.ensemble = EnsembleGraph(estimator, coverage)
         self.missing = estimator.problem_.missing
         self.cycle_seconds = [CYCLES[name] / 1e9 for name in estimator.cycles_]
-        scaling = estimator.preprocessor_.scaling
-        self.roughness = scaling.roughness
-        for name, value in {"centre": scaling.offset, "unit": scaling.scale, "change": scaling.change}.items():
+        fitted = estimator.preprocessor_
+        self.roughness = fitted.roughness
+        for name, value in {"centre": fitted.offset, "unit": fitted.scale, "change": fitted.change}.items():
             self.register_buffer(name, torch.as_tensor(value, dtype=torch.float64))
 
     def forward(self, x: Tensor, time: Tensor | None = None, noise: Tensor | None = None) -> tuple[Tensor, ...]:

@@ -7,11 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.training import TensorData
+from nsac.models.encoder import Batch
 from nsac.uncertainty import Prediction
 
-MAX_DONORS = 20
-"""Training rows that are kept to impute from."""
+MAX_DONORS = 20  # training rows that are kept to impute from
 
 
 @dataclass(frozen=True)
@@ -22,21 +21,17 @@ class HotDeck:
     become epistemic variance. Columns are those of a batch: numbers `x` (NaN = missing) and categories `c` (0).
     """
 
-    donors: dict[str, Tensor]
-    """(donors, columns), training rows"""
-    learned: dict[str, Tensor]
-    """(columns,), whether a column had missing values in training"""
+    donors: dict[str, Tensor]  # (donors, columns), training rows
+    learned: dict[str, Tensor]  # (columns,), whether a column had missing values in training
 
     @classmethod
-    def fit(cls, data: TensorData, train: np.ndarray, random_state: np.random.RandomState) -> "HotDeck":
+    def fit(cls, columns: Batch, train: np.ndarray, random_state: np.random.RandomState) -> "HotDeck":
         """Draw donors among the training rows."""
-        chosen = train[random_state.permutation(len(train))[:MAX_DONORS]]
-        donors = data.batch(torch.as_tensor(chosen))
-        del donors["y"]
-        rows = data.batch(torch.as_tensor(train))
-        return cls(donors, {name: _missing(rows[name]).any(0) for name in donors})
+        chosen = torch.as_tensor(train[random_state.permutation(len(train))[:MAX_DONORS]])
+        learned = {name: _missing(column[torch.as_tensor(train)]).any(0) for name, column in columns.items()}
+        return cls({name: column[chosen] for name, column in columns.items()}, learned)
 
-    def predict(self, columns: dict[str, Tensor], draws: Callable[[TensorData], Prediction]) -> Prediction:
+    def predict(self, columns: Batch, draws: Callable[[Batch], Prediction]) -> Prediction:
         """The prediction of rows, some imputed; `draws` predicts rows as they are."""
         absent = {name: _missing(columns[name]) & ~learned for name, learned in self.learned.items()}
         p = draws(self._imputed(columns, absent, 0))
@@ -51,10 +46,8 @@ class HotDeck:
             p.log_std_draws[k::MAX_DONORS, rows] = other.log_std_draws[k::MAX_DONORS]
         return p
 
-    def _imputed(self, columns: dict[str, Tensor], absent: dict[str, Tensor], donor: int) -> TensorData:
-        filled = {name: torch.where(each, self.donors[name][donor], columns[name]) for name, each in absent.items()}
-        target = torch.zeros(len(columns["x"]), 1)  # data must have a target; no method reads it to predict
-        return TensorData(**filled, y=target)
+    def _imputed(self, columns: Batch, absent: dict[str, Tensor], donor: int) -> Batch:
+        return {name: torch.where(each, self.donors[name][donor], columns[name]) for name, each in absent.items()}
 
     def to_tensors(self) -> dict[str, Tensor]:
         """For a file."""

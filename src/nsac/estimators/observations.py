@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from nsac.estimators.times import first_true, read_times
+from nsac.estimators.times import read_times
 
-MAX_ABSOLUTE_VALUE = 1e100
-"""Largest number a column may hold; the square of a larger one may be infinite."""
+MAX_ABSOLUTE_VALUE = 1e100  # largest number a column may hold; the square of a larger one may be infinite
 
 
 @dataclass(frozen=True)
@@ -35,16 +34,11 @@ class SeriesColumns:
 class Observations:
     """Rows of a frame, sorted by series and time."""
 
-    times: np.ndarray
-    """(rows,), int64 or float64, see `nsac.estimators.times`"""
-    codes: np.ndarray
-    """(rows,), number of the series"""
-    names: list[Any]
-    """names of the series; `[None]` if they have none"""
-    values: np.ndarray
-    """(rows, inputs), float64; NaN where a value is missing"""
-    time_dtype: Any
-    """dtype of the time column: dates, with or without a zone, or numbers"""
+    times: np.ndarray  # (rows,), int64 or float64, see `nsac.estimators.times`
+    codes: np.ndarray  # (rows,), number of the series
+    names: list[Any]  # names of the series; `[None]` if they have none
+    values: np.ndarray  # (rows, inputs), float64; NaN where a value is missing
+    time_dtype: Any  # dtype of the time column: dates, with or without a zone, or numbers
 
     def since(self, first: np.ndarray) -> "Observations":
         """Rows from a first time on, one per series."""
@@ -61,41 +55,32 @@ def find_columns(
     frame: pd.DataFrame, time: str, series: str | None, target: str, covariates: Sequence[str] | None
 ) -> SeriesColumns:
     """Check names. By default every other column of numbers is a covariate, and columns of text are left out."""
-    _check_frame(frame)
-    frame = _with_time(frame, time)
+    columns = SeriesColumns(time, series, target, tuple(covariates or ()))
+    frame = _checked(frame, columns)
     named = {"target": target, "time": time}
     if series is not None:
         named["series"] = series
-    for role, name in named.items():
-        _check_column(frame, role, name)
     if len(set(named.values())) < len(named):
         raise ValueError(f"`target`, `time` and `series` must be different columns. Got {named} instead.")
     if covariates is None:
         others = [name for name in frame.columns if name not in named.values()]
-        covariates = [name for name in others if _holds_numbers(frame[name])]
+        return replace(columns, covariates=tuple(name for name in others if _holds_numbers(frame[name])))
     for name in covariates:
-        _check_column(frame, "covariates", name)
         if name in named.values():
             raise ValueError(f"`covariates` must be other columns than {named}. Got {name!r} instead. Leave it out.")
-    return SeriesColumns(time, series, target, tuple(covariates))
+    return columns
 
 
 def read_observations(frame: pd.DataFrame, columns: SeriesColumns) -> Observations:
     """Check all values and sort by series; an error names the column and the row."""
-    _check_frame(frame)
-    frame = _with_time(frame, columns.time)
-    for role, name in (("time", columns.time), ("target", columns.target), ("series", columns.series)):
-        if name is not None:
-            _check_column(frame, role, name)
-    for name in columns.covariates:
-        _check_column(frame, "covariates", name)
+    frame = _checked(frame, columns)
     times, time_dtype = read_times(frame[columns.time], columns.time)
     if columns.series is None:
         codes, names = np.zeros(len(frame), dtype=np.int64), [None]
     else:
         codes, names = pd.factorize(frame[columns.series], sort=False)
         if (codes < 0).any():
-            raise ValueError(f"Column {columns.series!r} must name a series. Row {first_true(codes < 0)} is empty.")
+            raise ValueError(f"Column {columns.series!r} must name a series. Row {np.argmax(codes < 0)} is empty.")
         codes, names = codes.astype(np.int64), list(names)
     _check_order(times, codes, frame, columns)
     values = np.stack([_read_numbers(frame[name], name) for name in columns.inputs], 1)
@@ -113,24 +98,26 @@ def check_inputs(observations: Observations, columns: SeriesColumns) -> None:
             raise ValueError(f"Target column {name!r} must vary. It is {np.nanmax(column):g} in every row.")
 
 
-def _check_frame(frame: Any) -> None:
+def _checked(frame: Any, columns: SeriesColumns) -> pd.DataFrame:
+    """The frame, with the times as a column if its index holds them; every column is there, once."""
     if not isinstance(frame, pd.DataFrame):
         raise TypeError(f"`frame` must be a pandas DataFrame. Got {type(frame).__name__} instead.")
     if not len(frame):
         raise ValueError(f"`frame` must have rows. Got 0 rows of the columns {list(frame.columns)} instead.")
-
-
-def _with_time(frame: pd.DataFrame, time: str) -> pd.DataFrame:
-    return frame.reset_index() if time not in frame.columns and frame.index.name == time else frame
-
-
-def _check_column(frame: pd.DataFrame, role: str, name: Any) -> None:
-    if name not in frame.columns:
-        raise ValueError(
-            f"`{role}` must name a column of the frame. Got {name!r}, and the columns are {list(frame.columns)}."
-        )
-    if isinstance(frame[name], pd.DataFrame):
-        raise ValueError(f"Column {name!r} must be there once. Got it {frame[name].shape[1]} times. Rename the others.")
+    if columns.time not in frame.columns and frame.index.name == columns.time:
+        frame = frame.reset_index()
+    named = [("target", columns.target), ("time", columns.time), *(("covariates", name) for name in columns.covariates)]
+    if columns.series is not None:
+        named.append(("series", columns.series))
+    for role, name in named:
+        if name not in frame.columns:
+            raise ValueError(
+                f"`{role}` must name a column of the frame. Got {name!r}, and the columns are {list(frame.columns)}."
+            )
+        if isinstance(frame[name], pd.DataFrame):
+            count = frame[name].shape[1]
+            raise ValueError(f"Column {name!r} must be there once. Got it {count} times. Rename the others.")
+    return frame
 
 
 def _holds_numbers(column: pd.Series | pd.DataFrame) -> bool:
@@ -142,20 +129,18 @@ def _holds_numbers(column: pd.Series | pd.DataFrame) -> bool:
 
 
 def _read_numbers(column: pd.Series, name: str) -> np.ndarray:
-    if not types.is_numeric_dtype(column):
-        numbers = pd.Series(pd.to_numeric(column, errors="coerce"))
-        text = (numbers.isna() & column.notna()).to_numpy()
-        if text.any():
-            row = first_true(text)
-            raise ValueError(
-                f"Column {name!r} must hold numbers. Row {row} has {column.iloc[row]!r}. "
-                "Make it a number or NaN, or leave the column out with `covariates`."
-            )
-        column = numbers
-    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers = pd.Series(pd.to_numeric(column, errors="coerce"))
+    text = (numbers.isna() & column.notna()).to_numpy()
+    if text.any():
+        row = np.argmax(text)
+        raise ValueError(
+            f"Column {name!r} must hold numbers. Row {row} has {column.iloc[row]!r}. "
+            "Make it a number or NaN, or leave the column out with `covariates`."
+        )
+    values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     large = np.abs(values) > MAX_ABSOLUTE_VALUE
     if large.any():
-        row = first_true(large)
+        row = np.argmax(large)
         raise ValueError(
             f"Column {name!r} must hold numbers of at most {MAX_ABSOLUTE_VALUE:g}, or NaN. Row {row} has "
             f"{values[row]}. Choose another unit, or make it NaN."
@@ -172,7 +157,7 @@ def _check_order(times: np.ndarray, codes: np.ndarray, frame: pd.DataFrame, colu
         (same & (gaps == 0), "differ", f"Keep one row each with `frame.drop_duplicates({keys})`, or average them."),
     ):
         if bad.any():
-            before, row = order[first_true(bad)], order[first_true(bad) + 1]
+            before, row = order[np.argmax(bad)], order[np.argmax(bad) + 1]
             earlier, later = frame[columns.time].iloc[[before, row]].tolist()
             whose = "" if columns.series is None else f" of series {frame[columns.series].iloc[row]!r}"
             raise ValueError(

@@ -8,17 +8,15 @@ import numpy as np
 import pandas as pd
 import torch
 
-from nsac.estimators.grid import Grid
 from nsac.estimators.observations import Observations
 from nsac.estimators.preprocessing import SeriesPreprocessor, check_array_shapes
+from nsac.estimators.windows import Grid
 from nsac.training import WindowData
 from nsac.uncertainty import LeadTimeConformal, Prediction
 from nsac.uncertainty.adaptive import COVERAGES
 
-SCORE_CHUNK = 8192
-"""Windows whose draws are in memory at once."""
-FRESH_STEPS = 0.25
-"""An observation is new if it is so many steps later than the last one that was seen."""
+SCORE_CHUNK = 8192  # windows whose draws are in memory at once
+FRESH_STEPS = 0.25  # an observation is new if it is so many steps later than the last one that was seen
 
 
 @dataclass
@@ -26,10 +24,8 @@ class OnlineCalibration:
     """Adaptive conformal margins, and the observations they have seen."""
 
     stream: LeadTimeConformal
-    origin: Any
-    """time of step 0 of the stream"""
-    seen: dict[str | int | None, Any]
-    """name of a series to the last time that was seen"""
+    origin: Any  # time of step 0 of the stream
+    seen: dict[str | int | None, Any]  # name of a series to the last time that was seen
 
     @classmethod
     def start(cls, scores: np.ndarray, observations: Observations) -> "OnlineCalibration":
@@ -39,27 +35,17 @@ class OnlineCalibration:
         return online
 
     def update(
-        self,
-        observations: Observations,
-        preprocessor: SeriesPreprocessor,
-        draws: Callable[[WindowData], Prediction],
+        self, observations: Observations, preprocessor: SeriesPreprocessor, draws: Callable[[WindowData], Prediction]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Adapt to the forecasts that came due.
+        """Adapt to the new observations; those that their forecasts look at come before them.
 
-        Args:
-            observations: new ones, and before them those that forecasts of the new ones look at.
-            preprocessor: makes windows of them.
-            draws: windows to their prediction, not calibrated.
-
-        Returns:
-            Scores of the forecasts that came due, (times, horizon), NaN where there is none, and the margins that were
-            in force when they were made, (times, coverages, horizon).
+        Returns scores of the forecasts that came due, (times, horizon), NaN where there is none, and the margins that
+        were in force when they were made, (times, coverages, horizon).
         """
         step, shape = preprocessor.step, preprocessor.shape
         before_first = observations.times.min() - step
         seen = np.array([self.seen.get(_json_name(name), before_first) for name in observations.names])
-        span = (shape.lookback + shape.horizon + 1) * step
-        recent = observations.since(seen - span)
+        recent = observations.since(seen - (shape.lookback + shape.horizon + 1) * step)
         if not len(recent.times):  # all rows are older than what was seen
             return np.empty((0, shape.horizon)), np.empty((0, len(COVERAGES), shape.horizon))
         grid, windows = preprocessor.past(recent)
@@ -72,10 +58,9 @@ class OnlineCalibration:
         kept = np.flatnonzero(fresh & ~np.isnan(due).all(1))
         steps = np.rint((grid.times[kept] - self.origin) / step).astype(np.int64)
         order = np.argsort(steps, kind="stable")
-        due = due[kept[order]]
-        margins = self.stream.update(steps[order], due)
+        margins = self.stream.update(steps[order], due[kept[order]])
         self._remember(observations)
-        return due, margins
+        return due[kept[order]], margins
 
     def _remember(self, observations: Observations) -> None:
         for name, last in zip(observations.names, observations.last, strict=True):
@@ -99,24 +84,13 @@ class OnlineCalibration:
 
 
 def absolute_scores(windows: WindowData, p: Prediction) -> np.ndarray:
-    """Absolute errors in predicted standard deviations, (windows, horizon); NaN where the target was not observed.
-
-    Args:
-        windows: rows of the prediction.
-        p: not calibrated.
-    """
+    """Absolute errors in predicted standard deviations, (windows, horizon); NaN where the target was not observed."""
     y = windows.batch(torch.arange(len(windows)))["y"].double()
     return ((y - p.mean).abs() / p.std).numpy()
 
 
 def due_scores(grid: Grid, ends: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Scores by the slot they came due at, (slots, horizon): column h - 1 is of the forecast made h steps before.
-
-    Args:
-        grid: the series.
-        ends: (windows,), slots at which forecasts were made.
-        scores: (windows, horizon).
-    """
+    """Scores of windows by the slot they came due at, (slots, horizon): column h - 1 was forecast h steps before."""
     due = np.full((len(grid.times), scores.shape[1]), np.nan)
     for h in range(scores.shape[1]):
         inside = ends + h + 1 < grid.stop[ends]
@@ -133,7 +107,6 @@ def coverage_report(scores: np.ndarray, margins: np.ndarray) -> pd.DataFrame:
 
 
 def _json_name(name: Any) -> str | int | None:
-    """Name of a series as JSON has it."""
     if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
         return int(name)
     return None if name is None else str(name)

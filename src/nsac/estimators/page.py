@@ -5,14 +5,21 @@ import html
 import io
 from collections.abc import Callable, Sequence
 
-from matplotlib import rc_context
+import numpy as np
+import torch
+from matplotlib import dates, rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+from torch import Tensor
 
 from nsac.estimators.evaluation import Evaluation
-from nsac.estimators.figures import band_rows, draw_bands, draw_epistemic, draw_lead_times, has_epistemic
 from nsac.uncertainty import plot
-from nsac.uncertainty.style import STYLE
+from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, STYLE
 
+MAX_BAND_ROWS = 200  # rows of the band plot
+MAX_ERROR_DOTS = 2000  # dots of the error plot
+MAX_GROUPS, MIN_GROUP_ROWS = 10, 10  # groups of equally many rows, by their epistemic standard deviation
 SCORE_NAMES = {
     "rmse": ("RMSE", "root mean square error of the mean, in the unit of the target; lower is better"),
     "mae": ("MAE", "mean absolute error of the mean; lower is better"),
@@ -39,13 +46,7 @@ footer { color: #6e6e6e; font-size: .85rem; margin-top: 3rem; border-top: 1px so
 
 
 def page(title: str, facts: Sequence[str], evaluations: Sequence[Evaluation]) -> str:
-    """HTML with everything in it.
-
-    Args:
-        title: of the page.
-        facts: lines about the model and the file.
-        evaluations: one per target.
-    """
+    """HTML with everything in it; `facts` are lines about the model and the file, and a target has one evaluation."""
     about = "<br>".join(html.escape(fact) for fact in facts)
     sections = "\n".join(_section(evaluation, len(evaluations) > 1) for evaluation in evaluations)
     return (
@@ -70,13 +71,20 @@ def summary(e: Evaluation) -> str:
 
 def _section(e: Evaluation, several: bool) -> str:
     heading = f"<h2>{html.escape(e.target)}</h2>" if several else ""
-    rows = band_rows(e)
+    rows = _band_rows(e)
     order = "sorted by predicted mean" if e.place is None else "over time"
     if e.step is not None and len(rows):
         order = f"{order}, each forecast {int(e.step[rows[0]])} steps ahead"
+    epistemic = "<figure><figcaption>This model has no epistemic variance.</figcaption></figure>"
+    if (e.prediction.epistemic.sqrt() > 1e-9 * e.prediction.std).any():
+        caption = (
+            "Error against epistemic standard deviation. Black: RMSE in groups of equally many values, in ascending "
+            "order of epistemic standard deviation; orange: the predicted standard deviation. Both should rise."
+        )
+        epistemic = _figure(lambda axes: _draw_epistemic(e, axes), (4.6, 4.4), caption)
     figures = [
         _figure(
-            lambda axes: draw_bands(e, axes), (9, 3.6),
+            lambda axes: _draw_bands(e, axes), (9, 3.6),
             f"{len(rows)} of {len(e.y)} values {order}. About nine of ten points should lie within the bands. Blue is "
             "the aleatoric uncertainty, the noise in the data; orange adds the epistemic uncertainty of the model.",
         ),
@@ -86,7 +94,7 @@ def _section(e: Evaluation, several: bool) -> str:
             "Reliability: the share of the observed values below each predicted quantile. A calibrated prediction is "
             "on the diagonal; the grey band shows the differences that chance explains.",
         ),
-        _epistemic_figure(e),
+        epistemic,
         "</div>",
     ]  # fmt: skip
     if e.step is not None and len(e.step.unique()) > 1:
@@ -94,37 +102,22 @@ def _section(e: Evaluation, several: bool) -> str:
             "By lead time: RMSE of the model and of the baseline (left), and coverage of the 90 % prediction interval "
             "(right), which should be at the dashed line."
         )
-        figures.append(_figure(lambda *axes: draw_lead_times(e, *axes), (9, 3.2), caption, panels=2))
+        figures.append(_figure(lambda *axes: _draw_lead_times(e, *axes), (9, 3.2), caption, panels=2))
     return "\n".join([heading, f"<p>{html.escape(summary(e))}</p>", _table(e), *figures])
 
 
 def _table(e: Evaluation) -> str:
-    rows = [_row(key, e.scores["model"][key], e.scores["baseline"][key]) for key in SCORE_NAMES]
-    head = f"<tr><th>score</th><th>model</th><th>{html.escape(e.baseline_name)}</th><th></th></tr>"
-    return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
-
-
-def _row(key: str, model: float, baseline: float) -> str:
-    """A score of both; the better one is marked."""
-    name, meaning = SCORE_NAMES[key]
-    values = [model, baseline]
-    losses = [abs(value - 0.9) for value in values] if key == "coverage_90" else values
-    cells = ""
-    for value, loss in zip(values, losses, strict=True):
-        mark = ' class="best"' if loss < max(losses) and key != "width_90" else ""
-        text = f"{100 * value:.1f} %" if key == "coverage_90" else f"{value:.4g}"
-        cells += f"<td{mark}>{text}</td>"
-    return f'<tr><td>{name}</td>{cells}<td class="what">{meaning}</td></tr>'
-
-
-def _epistemic_figure(e: Evaluation) -> str:
-    if not has_epistemic(e):
-        return "<figure><figcaption>This model has no epistemic variance.</figcaption></figure>"
-    return _figure(
-        lambda axes: draw_epistemic(e, axes), (4.6, 4.4),
-        "Error against epistemic standard deviation. Black: RMSE in groups of equally many values, in ascending order "
-        "of epistemic standard deviation; orange: the predicted standard deviation. Both should rise.",
-    )  # fmt: skip
+    rows = f"<tr><th>score</th><th>model</th><th>{html.escape(e.baseline_name)}</th><th></th></tr>"
+    for key, (name, meaning) in SCORE_NAMES.items():
+        values = [e.scores["model"][key], e.scores["baseline"][key]]
+        losses = [abs(value - 0.9) for value in values] if key == "coverage_90" else values
+        cells = ""
+        for value, loss in zip(values, losses, strict=True):
+            mark = ' class="best"' if loss < max(losses) and key != "width_90" else ""
+            text = f"{100 * value:.1f} %" if key == "coverage_90" else f"{value:.4g}"
+            cells += f"<td{mark}>{text}</td>"
+        rows += f'<tr><td>{name}</td>{cells}<td class="what">{meaning}</td></tr>'
+    return f'<div class="scroll"><table>{rows}</table></div>'
 
 
 def _figure(draw: Callable[..., None], size: tuple[float, float], caption: str, panels: int = 1) -> str:
@@ -137,3 +130,64 @@ def _figure(draw: Callable[..., None], size: tuple[float, float], caption: str, 
     text = html.escape(caption)
     image = base64.b64encode(content.getvalue()).decode()
     return f'<figure><img alt="{text}" src="data:image/png;base64,{image}"><figcaption>{text}</figcaption></figure>'
+
+
+def _band_rows(e: Evaluation) -> Tensor:
+    """Rows of the band plot: consecutive times from the middle, or evenly spaced by predicted mean."""
+    if e.place is None:
+        order = e.prediction.mean.argsort()
+        return order[torch.linspace(0, len(order) - 1, min(MAX_BAND_ROWS, len(order))).round().long()]
+    rows = np.arange(len(e.y)) if e.shown is None else e.shown.nonzero()[:, 0].numpy()
+    rows = rows[np.argsort(e.place[rows], kind="stable")]
+    start = max(0, (len(rows) - MAX_BAND_ROWS) // 2)
+    return torch.as_tensor(rows[start : start + MAX_BAND_ROWS])
+
+
+def _draw_bands(e: Evaluation, axes: Axes) -> None:
+    rows = _band_rows(e)
+    x = torch.arange(len(rows)).double()
+    if e.place is not None:
+        times = e.place[rows.numpy()]
+        dated = np.issubdtype(times.dtype, np.datetime64)
+        x = torch.as_tensor(np.asarray(dates.date2num(times) if dated else times, dtype=float))
+        if dated:
+            axes.xaxis_date()
+            axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(axes.xaxis.get_major_locator()))
+    plot.bands(x, e.prediction[rows], axes, e.y[rows], ylabel=e.target)
+    axes.set_xlabel("rows, sorted by predicted mean" if e.place is None else "time")
+
+
+def _draw_epistemic(e: Evaluation, axes: Axes) -> None:
+    error, std = (e.y - e.prediction.mean).abs().numpy(), e.prediction.std.numpy()
+    epistemic = e.prediction.epistemic.sqrt().numpy()
+    dots = np.linspace(0, len(error) - 1, min(MAX_ERROR_DOTS, len(error))).astype(int)
+    axes.plot(epistemic[dots], error[dots], ".", color=PALE_BLUE, ms=4, label="one value")
+    n_groups = max(1, min(MAX_GROUPS, len(epistemic) // MIN_GROUP_ROWS))
+    groups = np.array_split(np.argsort(epistemic, kind="stable"), n_groups)
+    centres = [epistemic[group].mean() for group in groups]
+    rmse = [np.sqrt((error[group] ** 2).mean()) for group in groups]
+    axes.plot(centres, rmse, "o-", color=INK, ms=4, label="RMSE of a group")
+    axes.plot(centres, [std[group].mean() for group in groups], color=ORANGE, lw=1, label="predicted std")
+    low, high = epistemic.min(), epistemic.max()
+    if low > 0 and high / low > 20:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.minorticks_off()
+    axes.set_ylim(0, 1.15 * np.quantile(error, 0.995) + 1e-12)
+    axes.set(xlabel="epistemic standard deviation", ylabel="absolute error")
+    axes.legend(loc="upper left", fontsize="small")
+
+
+def _draw_lead_times(e: Evaluation, left: Axes, right: Axes) -> None:
+    assert e.step is not None
+    steps = e.step.unique()
+    for p, name, colour in ((e.prediction, "model", BLUE), (e.baseline, e.baseline_name, GREY)):
+        squares = (e.y - p.mean).square()
+        left.plot(steps, [squares[e.step == s].mean().sqrt() for s in steps], color=colour, lw=2, label=name)
+    covered = ((e.lower <= e.y) & (e.y <= e.upper)).double()
+    right.plot(steps, [covered[e.step == s].mean() for s in steps], color=BLUE, lw=2)
+    right.axhline(0.9, color=GREY, lw=1, ls="--")
+    left.set(xlabel="lead time (steps)", ylabel="RMSE", ylim=(0, None))
+    right.set(xlabel="lead time (steps)", ylabel="90 % PI coverage", ylim=(0, 1.02))
+    left.legend(loc="upper left", fontsize="small")

@@ -8,15 +8,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from nsac.estimators.calendar import CYCLES, calendar_features, detect_cycles
-from nsac.estimators.grid import Grid, count_between, to_grid
 from nsac.estimators.observations import Observations, SeriesColumns, check_inputs, read_observations
-from nsac.estimators.scaling import SeriesScaling, fit_scaling, rms_change
-from nsac.estimators.times import describe_times, format_step, parse_step, typical_step
-from nsac.estimators.windows import WindowShape
+from nsac.estimators.times import CYCLES, calendar_features, describe_times, detect_cycles, format_step, parse_step
+from nsac.estimators.windows import Grid, WindowShape, count_between, subsample, to_grid
 from nsac.methods import WindowProblem
+from nsac.models.windows import interpolate_missing
 from nsac.training import WindowData
 from nsac.uncertainty import Prediction
+
+MAX_SCALING_WINDOWS = 4096  # windows from which roughness and amplitudes are estimated, at most
+SCALING_CHUNK, CHANGE_CHUNK = 256, 4096  # windows in memory at once
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,16 @@ class SeriesPreprocessor:
     """Turns observations into windows as a fitted forecaster needs them."""
 
     columns: SeriesColumns
-    time_dtype: Any
-    """dtype of the time column, see `nsac.estimators.times.read_times`"""
-    step: float | int
-    """nanoseconds, or in the unit of the time column"""
-    cycles: list[str]
-    """cycles of the calendar in use"""
-    irregular: bool
-    """whether the time between an observation and its slot is an input"""
-    missing: bool
-    """whether the model knows of missing values; otherwise they are interpolated"""
-    scaling: SeriesScaling
+    time_dtype: Any  # dtype of the time column, see `nsac.estimators.times.read_times`
+    step: float | int  # nanoseconds, or in the unit of the time column
+    cycles: list[str]  # of the calendar, in use
+    irregular: bool  # whether the time between an observation and its slot is an input
+    missing: bool  # whether the model knows of missing values; otherwise they are interpolated
     shape: WindowShape
+    offset: np.ndarray  # (inputs,), mean in the training split
+    scale: np.ndarray  # (inputs,), standard deviation there; 1 for a constant
+    roughness: float  # typical root mean square step of the target in a window, in `scale`
+    change: np.ndarray  # (horizon,), root mean square of the change from the last known value
 
     def read(self, frame: pd.DataFrame) -> Observations:
         """Rows of a frame; its times must be of the kind that was fitted."""
@@ -66,7 +65,7 @@ class SeriesPreprocessor:
 
     def windows(self, grid: Grid, ends: np.ndarray, dtype: torch.dtype) -> WindowData:
         """Windows that end at these slots."""
-        values = self.scaling.standardise(with_offsets(grid, self.irregular))
+        values = (with_offsets(grid, self.irregular) - self.offset) / self.scale
         calendar = calendar_features(grid.times, self.time_dtype, self.cycles)
         return WindowData(
             values=torch.as_tensor(values, dtype=dtype),
@@ -74,11 +73,11 @@ class SeriesPreprocessor:
             lookback=self.shape.lookback,
             horizon=self.shape.horizon,
             targets=[0],
-            change_std=torch.as_tensor(self.scaling.change, dtype=dtype)[:, None],
+            change_std=torch.as_tensor(self.change, dtype=dtype)[:, None],
             calendar=torch.as_tensor(calendar, dtype=dtype) if self.cycles else None,
             season=round(CYCLES["day"] / self.step) if "day" in self.cycles else 0,
             bounds=(torch.from_numpy(grid.start), torch.from_numpy(grid.stop)),
-            roughness=self.scaling.roughness,
+            roughness=self.roughness,
             interpolate=not self.missing,
         )
 
@@ -90,7 +89,7 @@ class SeriesPreprocessor:
     def prediction_in_unit(self, windows: WindowData, p: Prediction) -> Prediction:
         """A prediction of these windows in the unit of the target."""
         offset, scale = self._offset_scale(windows)
-        return Prediction(offset + scale * p.mean_draws, p.log_std_draws + scale.log())
+        return p.affine(scale, offset)
 
     def last_values(self, windows: WindowData) -> Tensor:
         """Last known value of the target in each window, (windows,), in its unit."""
@@ -98,19 +97,18 @@ class SeriesPreprocessor:
 
     def observed(self, windows: WindowData) -> Tensor:
         """Observed values of the target after each window, (windows, horizon), in its unit; NaN where unknown."""
-        return self.scaling.offset[0] + self.scaling.scale[0] * windows.future(windows.ends)[..., 0]
+        return self.offset[0] + self.scale[0] * windows.future(windows.ends)[..., 0]
 
     def _offset_scale(self, windows: WindowData) -> tuple[Tensor, Tensor]:
-        """Offset and scale, (windows, horizon), from the unit of `y` to that of the target."""
         last, scale = windows.offset_and_scale(torch.arange(len(windows)))
-        return self.scaling.offset[0] + self.scaling.scale[0] * last, self.scaling.scale[0] * scale
+        return self.offset[0] + self.scale[0] * last, self.scale[0] * scale
 
     def to_dict(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values, and arrays, under the names of a model folder."""
         columns = [self.columns.time, self.columns.series, self.columns.target, list(self.columns.covariates)]
         facts = {"columns": columns, "stamps": str(self.time_dtype), "step": self.step, "cycles": self.cycles}
-        facts |= {"irregular": self.irregular, "rough": self.scaling.roughness}
-        return facts, {"centre": self.scaling.offset, "unit": self.scaling.scale, "change": self.scaling.change}
+        facts |= {"irregular": self.irregular, "rough": self.roughness}
+        return facts, {"centre": self.offset, "unit": self.scale, "change": self.change}
 
     @classmethod
     def from_dict(
@@ -123,16 +121,9 @@ class SeriesPreprocessor:
         if (problem.input_dim, problem.output_dim, problem.lookback) != (inputs, shape.horizon, shape.lookback):
             raise ValueError("`columns` do not fit the problem.")
         check_array_shapes(arrays, {"centre": (inputs,), "unit": (inputs,), "change": (shape.horizon,)})
-        return cls(
-            columns=columns,
-            time_dtype=pd.api.types.pandas_dtype(facts["stamps"]),
-            step=facts["step"],
-            cycles=list(facts["cycles"]),
-            irregular=facts["irregular"],
-            missing=problem.missing,
-            scaling=SeriesScaling(arrays["centre"], arrays["unit"], float(facts["rough"]), arrays["change"]),
-            shape=shape,
-        )
+        time_dtype, step, cycles = pd.api.types.pandas_dtype(facts["stamps"]), facts["step"], list(facts["cycles"])
+        scaling = arrays["centre"], arrays["unit"], float(facts["rough"]), arrays["change"]
+        return cls(columns, time_dtype, step, cycles, facts["irregular"], problem.missing, shape, *scaling)
 
 
 class TrainingSeries(NamedTuple):
@@ -150,16 +141,9 @@ class TrainingSeries(NamedTuple):
 def prepare(
     frame: pd.DataFrame, columns: SeriesColumns, step: str | float | None, shape: WindowShape
 ) -> TrainingSeries:
-    """Read a frame and fit the preprocessor; its statistics are those of the windows that are not for calibration.
-
-    Args:
-        frame: rows in order of time.
-        columns: in use.
-        step: argument of the forecaster.
-        shape: of the windows.
-    """
+    """Read a frame and fit the preprocessor; its statistics are those of the windows that are not for calibration."""
     observations = read_observations(frame, columns)
-    length = _step_length(step, observations)
+    length = parse_step(step, observations.times, observations.codes)
     check_inputs(observations, columns)
     grid = to_grid(observations, length, shape.max_gap)
     shape.check_length(grid, format_step(length))
@@ -168,13 +152,12 @@ def prepare(
     ends, times = ends[np.argsort(times, kind="stable")], np.sort(times)
     rest, calibration = shape.calibration_split(times)
     past = grid.times <= grid.times[ends[rest[-1]]]
-    scaling, amplitudes = fit_scaling(grid, with_offsets(grid, grid.irregular), past, shape)
+    offset, scale, roughness, amplitudes = fit_scaling(grid, with_offsets(grid, grid.irregular), past, shape)
     cycles = detect_cycles(observations.times, length)
-    preprocessor = SeriesPreprocessor(
-        columns, observations.time_dtype, length, cycles, grid.irregular, missing, scaling, shape
-    )
+    settings = columns, observations.time_dtype, length, cycles, grid.irregular, missing, shape
+    preprocessor = SeriesPreprocessor(*settings, offset, scale, roughness, change=np.ones(shape.horizon))
     change = rms_change(preprocessor.windows(grid, ends, torch.float32), rest)
-    preprocessor = replace(preprocessor, scaling=replace(scaling, change=change))
+    preprocessor = replace(preprocessor, change=change)
     windows = preprocessor.windows(grid, ends, torch.float32)
     problem = WindowProblem(
         windows.values.shape[1], shape.horizon, lookback=shape.lookback, calendar_dim=2 * len(cycles),
@@ -184,10 +167,41 @@ def prepare(
     return TrainingSeries(observations, preprocessor, problem, windows, times, rest, held_out)
 
 
-def _step_length(step: str | float | None, observations: Observations) -> float | int:
-    if step is None:
-        return typical_step(observations.times, observations.codes)
-    return parse_step(step, dated=observations.times.dtype == np.int64)
+def fit_scaling(
+    grid: Grid, values: np.ndarray, past: np.ndarray, shape: WindowShape
+) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
+    """Offset, scale, roughness, and typical amplitudes of the inputs, from the slots that are `past`, (slots,).
+
+    An amplitude is the root mean square of a window's differences to its last value, in `scale`. `values` are those of
+    the grid and further inputs, (slots, inputs).
+    """
+    known = np.where(np.isnan(values[past]).all(0), 0.0, values[past])  # an input may begin later
+    scale = np.where(np.nanmax(known, 0) > np.nanmin(known, 0), np.nanstd(known, 0), 1.0)
+    offset = np.nanmean(known, 0)
+    ends = subsample(np.flatnonzero(past & shape.usable(grid)), MAX_SCALING_WINDOWS)
+    amplitudes, roughness = [], []
+    for block in np.array_split(ends, -(-len(ends) // SCALING_CHUNK)):
+        back = block[:, None] + np.arange(1 - shape.lookback, 1)
+        x = np.where((back < grid.start[block, None])[..., None], np.nan, values[np.maximum(back, 0)])
+        x = interpolate_missing(torch.as_tensor((x - offset) / scale))
+        amplitudes.append((x - x[:, -1:]).square().mean(1).sqrt())
+        roughness.append((x[..., 0].diff(dim=1).square().sum(1) / max(1, shape.lookback - 1)).sqrt())
+    return offset, scale, float(_typical(torch.cat(roughness))), _typical(torch.cat(amplitudes)).numpy()
+
+
+def rms_change(windows: WindowData, rows: np.ndarray) -> np.ndarray:
+    """Root mean square of `y` at each lead time, (horizon,), for windows whose `change_std` is 1.
+
+    `nsac.training.typical_change` is the same for complete windows of constant roughness; this one skips missing
+    values, and replaces a change of 0 by the mean of the others.
+    """
+    total = count = torch.zeros(windows.horizon, dtype=torch.float64)
+    for chunk in torch.from_numpy(rows).split(CHANGE_CHUNK):
+        y = windows.batch(chunk)["y"].double()
+        total, count = total + y.square().nansum(0), count + (~y.isnan()).sum(0)
+    change = (total / count.clamp(min=1)).sqrt()
+    positive = change[change > 0]
+    return torch.where(change > 0, change, positive.mean() if len(positive) else 1.0).numpy()
 
 
 def with_offsets(grid: Grid, irregular: bool) -> np.ndarray:
@@ -201,3 +215,10 @@ def check_array_shapes(arrays: dict[str, np.ndarray], shapes: dict[str, tuple[in
         given = arrays[name].shape
         if len(given) != len(shape) or any(n not in (-1, m) for n, m in zip(shape, given, strict=True)):
             raise ValueError(f"Tensor {name!r} must have shape {shape}. Got {given} instead.")
+
+
+def _typical(sizes: Tensor) -> Tensor:
+    """Median over rows; the root mean square if most are 0, and 1 if all are."""
+    median, rms = sizes.median(0).values, sizes.square().mean(0).sqrt()
+    typical = torch.where(median > 0, median, rms)
+    return torch.where(typical > 0, typical, 1.0)

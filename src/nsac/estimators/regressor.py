@@ -10,27 +10,32 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 from torch import Tensor
 
-from nsac.estimators.base import AbstractEstimator, calibration_size, random_splits
-from nsac.estimators.columns import Columns, categorical_positions, digest_of
-from nsac.estimators.defaults import default_members, default_training, weight_decay_candidates
-from nsac.estimators.ensemble import join
+from nsac.estimators.base import PREDICTION_BATCH, AbstractEstimator, calibration_size, join, mixture, random_splits
+from nsac.estimators.columns import Columns, categorical_positions, digest_of, target_names, target_std, target_values
 from nsac.estimators.imputation import HotDeck
-from nsac.estimators.targets import target_names, target_std, target_values
-from nsac.methods import METHODS, TableProblem
-from nsac.training import TensorData
+from nsac.methods import TableProblem
+from nsac.models.encoder import Batch
+from nsac.training import Subset, TensorData
 from nsac.uncertainty import Prediction, prediction_columns
 from nsac.uncertainty.checks import probabilities
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-MIN_ROWS = 5
-"""Fewest rows to fit: some to train, one to validate, one to calibrate."""
-CHUNK_ROWS = 8192
-"""Rows whose draws are in memory at once."""
+MIN_ROWS = 5  # fewest rows to fit: some to train, one to validate, one to calibrate
+CHUNK_ROWS = 8192  # rows whose draws are in memory at once
+WEIGHT_DECAYS = (0.1, 0.17, 0.3, 0.5, 0.8, 1.25, 2.0, 3.2, 5.0, 8.0)
+"""Weight decays that are searched, for 1000 rows; they fall with the square root of the number of rows. Noisy targets
+need a strong decay, and the noise is not known beforehand."""
+DEFAULT_WEIGHT_DECAY = 2.0  # weight decay, for 1000 rows, of tables that are too small for a search
+MIN_SEARCH_ROWS = 100  # rows from which on the weight decay is searched and the default ensemble may have 8 members
+MAX_ROWS_OF_8_MEMBERS = 1500  # rows up to which the default ensemble has 8 members; beyond it has 4
+LARGE_TABLE_ROWS = 3000  # rows from which on every second weight decay is searched, and batches are larger
+LEARNING_RATE = 6e-3  # high, since the weight decay is strong
+STEPS_FOR_1000_ROWS, STEPS_EXPONENT, MAX_STEPS_PER_ROW = 450, 0.55, 4
+"""Training steps: 450 for 1000 rows, growing as the power 0.55 of the number of rows, and at most 4 per row."""
 
-_FACTS = {"columns", "named", "axes", "data", "chosen"}
-"""Keys of the plain values of `_state`."""
+_FACTS = {"columns", "named", "axes", "data", "chosen"}  # keys of the plain values of `_state`
 
 
 class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
@@ -91,12 +96,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         return tags
 
     def fit(self, X: Any, y: Any) -> "NSACRegressor":
-        """Fit and calibrate.
-
-        Args:
-            X: (n, features), an array or a frame.
-            y: (n,) or (n, outputs), finite.
-        """
+        """Fit and calibrate; X is an array or a frame, (n, features), and y is finite, (n,) or (n, outputs)."""
         self._check_method()
         members = self._n_members()
         table = self._table(X, reset=True)
@@ -107,44 +107,37 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         names = [str(name) for name in known or range(self.n_features_in_)]
         self.columns_ = Columns.fit(table, names, categorical_positions(self.categorical or (), known, names))
         random_state = check_random_state(self.random_state)
-        columns = self.columns_.tensors(table)
-        n = len(target)
+        inputs, n = self.columns_.tensors(table), len(target)
         order = random_state.permutation(n)
         calibration, rest = np.sort(order[: calibration_size(n)]), np.sort(order[calibration_size(n) :])
         self.centre_, self.scale_ = target[rest].mean(0), target_std(target[rest], y)
-        columns["y"] = torch.as_tensor((target - self.centre_) / self.scale_, dtype=torch.float32)
-        self.data_ = {"rows": n, "sha256": digest_of(columns), "targets": target_names(y)}
-        data = TensorData(**columns)
-        self.imputer_ = HotDeck.fit(data, rest, random_state)
+        data = TensorData(**inputs, y=torch.as_tensor((target - self.centre_) / self.scale_, dtype=torch.float32))
+        self.data_ = {"rows": n, "sha256": digest_of(data.columns), "targets": target_names(y)}
+        self.imputer_ = HotDeck.fit(inputs, rest, random_state)
         problem = TableProblem(
-            columns["x"].shape[1], target.shape[1],
+            inputs["x"].shape[1], target.shape[1],
             categories=tuple(len(categories) for categories in self.columns_.categories.values()),
             missing=bool(self.imputer_.learned["x"].any()),
         )  # fmt: skip
-        if members is None:
-            members = default_members(n)
-        folds = random_splits(len(rest), members, random_state)
+        folds = random_splits(len(rest), default_members(n) if members is None else members, random_state)
         splits = [(rest[train], rest[validation]) for train, validation in folds]
-        held_out = TensorData(**data.batch(torch.as_tensor(calibration)))
-        seed = int(random_state.randint(2**31 - 1))
-        self._learn(problem, data, held_out, splits, seed, weight_decay_candidates(n, len(rest)))
+        seed, candidates = int(random_state.randint(2**31 - 1)), weight_decay_candidates(n, len(rest))
+        self._learn(problem, data, Subset(data, calibration), splits, seed, candidates)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean, (n[, outputs]), and with `return_std` the calibrated standard deviation as well."""
-        means, stds = [], []
-        for p in self._predictions(X):
-            means.append(p.mean)
-            stds.append(p.std)
-        return (self._joined(means), self._joined(stds)) if return_std else self._joined(means)
+        moments = [(p.mean, p.std) for p in self._predictions(X)]
+        mean = self._joined([mean for mean, _ in moments])
+        return (mean, self._joined([std for _, std in moments])) if return_std else mean
 
     def predict_frame(
         self, X: Any, coverage: float | Sequence[float] = 0.9, quantiles: Sequence[float] = ()
     ) -> "DataFrame":
-        """All of a prediction as a table with one row per row of X.
+        """All of a prediction as a table with one row per row of X, and its index if it is a frame.
 
         Args:
-            X: (n, features), an array or a frame, whose index the result has.
+            X: (n, features), an array or a frame.
             coverage: of the conformal intervals, one or several; 0.9 makes the columns `lower_90` and `upper_90`.
             quantiles: levels of quantiles of the calibrated mixture; 0.1 makes the column `quantile_10`.
 
@@ -155,8 +148,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         from pandas import DataFrame
 
         coverages, levels = probabilities("coverage", coverage), probabilities("quantiles", quantiles)
-        names = [""]
-        chunks = []
+        names, chunks = [""], []
         for p in self._predictions(X):
             if p.shape[1] > 1:
                 names = self.data_.get("targets") or [str(i) for i in range(p.shape[1])]
@@ -197,13 +189,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
 
     def ood_score(self, X: Any) -> np.ndarray:
         """Out-of-distribution score of each row, (n,): its epistemic standard deviation over that of the target."""
-        check_is_fitted(self)
-        if len(self.members_) == 1 and not METHODS[self.method].has_epistemic:
-            able = [name for name, cls in METHODS.items() if cls.has_epistemic]
-            raise ValueError(
-                f"`method` must have epistemic variance ({', '.join(able)}), or `members` must be above 1. "
-                f"Got {self.method!r} and 1 instead."
-            )
+        self._check_epistemic()
         return np.concatenate([p.epistemic.mean(1).sqrt().numpy() for p in self._chunks(X)])
 
     def _predictions(self, X: Any) -> Iterator[Prediction]:
@@ -215,13 +201,15 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         """Standardised predictions of the members, before calibration; every row is predicted here, once."""
         check_is_fitted(self)
         columns = self.columns_.tensors(self._table(X, reset=False))
-        for rows in torch.arange(len(columns["x"])).split(CHUNK_ROWS):
-            yield self.imputer_.predict({name: column[rows] for name, column in columns.items()}, self._draws)
+        for chunk in _split_rows(columns, CHUNK_ROWS):
+            yield self.imputer_.predict(chunk, self._mixture)
+
+    def _mixture(self, columns: Batch) -> Prediction:
+        return mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), self.num_samples)
 
     def _joined(self, chunks: list[Tensor]) -> np.ndarray:
-        """Rows of all chunks; the axis of outputs is dropped if y had none."""
         values = torch.cat(chunks).numpy()
-        return values[..., 0] if self._axes == 1 else values
+        return values[..., 0] if self._axes == 1 else values  # y had no axis of outputs
 
     def _table(self, X: Any, reset: bool) -> Any:
         min_rows = MIN_ROWS if reset else 1
@@ -236,15 +224,17 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False, ensure_min_samples=min_rows)
 
     def _training(self, rows: int) -> dict[str, Any]:
-        return default_training(rows)
+        """Weight decay regularises better than early stopping would; so only the last weights are validated."""
+        steps = int(min(MAX_STEPS_PER_ROW * rows, STEPS_FOR_1000_ROWS * (rows / 1000) ** STEPS_EXPONENT))
+        batch_size = min(128 if rows < LARGE_TABLE_ROWS else 256, rows)
+        return {"max_steps": steps, "validate_every": steps, "batch_size": batch_size, "learning_rate": LEARNING_RATE}
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts = {"columns": self.columns_.to_dict(), "named": hasattr(self, "feature_names_in_"), "axes": self._axes}
         facts |= {"data": self.data_, "chosen": self.chosen_}
         arrays = {"x.centre": self.columns_.centre, "x.scale": self.columns_.scale}
         arrays |= {"y.centre": self.centre_, "y.scale": self.scale_}
-        tensors = {name: torch.as_tensor(array) for name, array in arrays.items()}
-        return facts, self.imputer_.to_tensors() | tensors
+        return facts, self.imputer_.to_tensors() | {name: torch.as_tensor(array) for name, array in arrays.items()}
 
     def _load_state(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         problem = self.problem_
@@ -272,3 +262,21 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         for name, fits in rules.items():
             if not fits:
                 raise ValueError(f"`own` does not fit the problem: {name}.")
+
+
+def default_members(rows: int) -> int:
+    """Ensemble size."""
+    return 8 if MIN_SEARCH_ROWS <= rows <= MAX_ROWS_OF_8_MEMBERS else 4
+
+
+def weight_decay_candidates(rows: int, train_rows: int) -> list[dict[str, Any]]:
+    """Weight decays to search, ascending, as fields of `TrainConfig`."""
+    decays = WEIGHT_DECAYS[:: 2 if rows > LARGE_TABLE_ROWS else 1]
+    if rows < MIN_SEARCH_ROWS:
+        decays = (DEFAULT_WEIGHT_DECAY,)
+    return [{"weight_decay": decay * (1000 / train_rows) ** 0.5} for decay in decays]
+
+
+def _split_rows(columns: Batch, size: int) -> Iterator[Batch]:
+    for rows in torch.arange(len(columns["x"])).split(size):
+        yield {name: column[rows] for name, column in columns.items()}
