@@ -10,17 +10,13 @@ from nsac._checks import check_int, check_positive
 
 FEATURES = ("energy", "dominant_frequency", "entropy", "kurtosis", "skewness", "mean", "std")
 """Last axis of `vibration_features`, the order of the published files."""
-
 WAVELET = "cmor1.0-0.5"
 """Complex Morlet wavelet of PyWavelets: psi(x) = exp(-x^2 + i pi x) / sqrt(pi) on [-8, 8]."""
-
 NUM_SCALES = 100
 ENTROPY_BINS = 3
 """Bins of the histogram behind the entropy, as published; the entropy is at most log 3."""
-
 ONSET_DEGRADATION = 1e-3
 """Value of the steep term of `degradation` at `onset`."""
-
 CHUNK_WINDOWS = 8
 """Windows processed at a time: 13 MB of wavelet coefficients per window of two channels."""
 
@@ -47,17 +43,14 @@ def vibration_features(
     Coefficients grow with the square root of the scale, so the dominant frequency of a sine of frequency f is lower,
     0.88 f to 0.92 f.
 
-    The defaults reproduce the published features of PRONOSTIA bearing 1_2 in all 4458 windows of both channels: energy,
-    dominant frequency and moments to rounding, entropy to 3e-7 (theirs adds 1e-9 to each bin's density). For this the
-    accelerations, stored as float32, must be rounded to the three decimals they were recorded with,
-    `signal.astype(float).round(3)`: otherwise a sample on the edge of a bin falls to either side, which changes 10 % of
-    the entropies, by up to 0.009. Excerpts of bearings 2_2 and 3_3 agree as well.
+    The defaults reproduce the published features of PRONOSTIA bearing 1_2 in all 4458 windows of both channels, entropy
+    to 3e-7 and the others to rounding, from accelerations with the three decimals they were recorded with,
+    `signal.astype(float).round(3)`: in float32 a sample on the edge of a bin falls to either side, which changes 10 %
+    of the entropies, by up to 0.009. Excerpts of bearings 2_2 and 3_3 agree as well.
 
     The published transform is coarse, and so is the default. Its wavelet is a table of $2^{10}$ points, 64 per unit,
     while the scales are 69 to 628 samples per unit: the filter becomes a comb filter and passes images of the band
     around multiples of $128 f_s$, several kHz, where bearings resonate. `precision=16` is the transform without images.
-    On bearing 1_2 its energy has a rank correlation of 0.79 (horizontal) and 0.58 (vertical) with the published one, a
-    quarter of its size, and the dominant frequency is the same in 2 % of the windows.
 
     Args:
         signal: (samples, channels), accelerations; concatenate snapshots with `signal.reshape(-1, 2)`.
@@ -73,7 +66,12 @@ def vibration_features(
     check_int("precision", precision)
     check_positive("rate", rate)
     signal = _signal(signal, window)
-    frequencies = _frequencies(band, rate)
+    if not 0 < band[0] < band[1] <= rate / 2:
+        raise ValueError(
+            f"`band` must be two increasing frequencies above 0, at most half the rate ({rate / 2:g}). Got {band} "
+            "instead. Give both in the unit of `rate`."
+        )
+    frequencies = np.geomspace(*band, NUM_SCALES)
     spectra = _filter_spectra(0.5 * rate / frequencies, window, precision)
     windows = sliding_window_view(signal, window, 0)[::hop]  # windows, channels, samples
     features = np.empty((*windows.shape[:2], len(FEATURES)))
@@ -109,17 +107,24 @@ def degradation(times: ArrayLike, onset: float = 0.6, wear: float = 0.0) -> np.n
         raise ValueError(f"`onset` must be between 0 and 1, a fraction of life. Got {onset!r} instead.")
     if not 0 <= wear <= 1:
         raise ValueError(f"`wear` must be from 0 to 1, a weight. Got {wear!r} instead.")
-    times = _times(times)
+    if np.ndim(times) == 0:
+        check_int("times", times, 2)
+    times = np.asarray(times, float)
+    if times.ndim == 0:
+        times = np.arange(float(times))
+    if times.ndim != 1 or len(times) < 2 or not (np.diff(times) > 0).all():
+        raise ValueError(
+            f"`times` must be at least two increasing times, or the number of rows. Got shape {times.shape} instead. "
+            "Pass one run at a time, sorted."
+        )
     u = (times - times[0]) / (times[-1] - times[0])
     return wear * u + (1 - wear) * u ** (math.log(ONSET_DEGRADATION) / math.log(onset))
 
 
 def _filter_spectra(scales: np.ndarray, window: int, precision: int) -> np.ndarray:
-    """Fourier transforms of the wavelets, real and imaginary part, (scales, 2, window + 1).
-
-    The filter is the difference of the wavelet's tabulated integral, stretched to `scale` samples per unit. Within a
-    window only lags below its length matter, so 2 * window points represent both signs of lag without wrapping.
-    """
+    # Fourier transforms of the wavelets, real and imaginary part, (scales, 2, window + 1). The filter is the difference
+    # of the wavelet's tabulated integral, stretched to `scale` samples per unit. Within a window only lags below its
+    # length matter, so 2 * window points represent both signs of lag without wrapping.
     try:
         import pywt
     except ImportError:
@@ -170,16 +175,6 @@ def _moments(x: np.ndarray) -> np.ndarray:  # ... t -> ... 4
     return np.stack([kurtosis, skewness, mean, std], -1)
 
 
-def _frequencies(band: tuple[float, float], rate: float) -> np.ndarray:
-    low, high = band
-    if not 0 < low < high <= rate / 2:
-        raise ValueError(
-            f"`band` must be two increasing frequencies above 0, at most half the rate ({rate / 2:g}). Got {band} "
-            "instead. Give both in the unit of `rate`."
-        )
-    return np.geomspace(low, high, NUM_SCALES)
-
-
 def _signal(signal: ArrayLike, window: int) -> np.ndarray:
     signal = np.asarray(signal, float)
     if signal.ndim != 2:
@@ -199,17 +194,3 @@ def _signal(signal: ArrayLike, window: int) -> np.ndarray:
             "Remove these samples, or interpolate them."
         )
     return signal
-
-
-def _times(times: ArrayLike) -> np.ndarray:
-    if np.ndim(times) == 0:
-        check_int("times", times, 2)
-    times = np.asarray(times, float)
-    if times.ndim == 0:
-        return np.arange(float(times))
-    if times.ndim != 1 or len(times) < 2 or not (np.diff(times) > 0).all():
-        raise ValueError(
-            f"`times` must be at least two increasing times, or the number of rows. Got shape {times.shape} instead. "
-            "Pass one run at a time, sorted."
-        )
-    return times
