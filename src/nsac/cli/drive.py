@@ -58,8 +58,8 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a policy by behaviour cloning, and save it with its scores on held-out frames."""
+    from nsac.lab.driving.policy import train_policy
     from nsac.lab.driving.records import SHOWN
-    from nsac.lab.driving.train import train_policy
     from nsac.training import ProgressBar
 
     if task.partition("-")[0] not in SHOWN:

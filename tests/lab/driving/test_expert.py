@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from nsac.lab.driving.expert import BRAKING, MAX_SPEED, MIN_SPEED, Expert, speed_profile
-from nsac.lab.driving.track import Track
-from nsac.lab.driving.world import DONE, World
+from nsac.lab.driving.world import DONE, Track, World
 
 
 @pytest.fixture(scope="module")

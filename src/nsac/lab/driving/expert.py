@@ -5,8 +5,7 @@ It is privileged: it uses the track and the position and speed of the car, and n
 
 import numpy as np
 
-from nsac.lab.driving.track import Track
-from nsac.lab.driving.world import World
+from nsac.lab.driving.world import Track, World
 
 LOOKAHEAD, LOOKAHEAD_PER_SPEED = 6.0, 0.15
 """Distance to the pursued point at rest, and what is added per unit of speed."""

@@ -1,7 +1,6 @@
 """Udacity: a policy trained on the lake track, evaluated on the lake and on the mountain track."""
 
 import time
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,14 +17,6 @@ BATCH_ROWS = 256
 """Rows that are predicted at a time."""
 
 
-class Evaluation(NamedTuple):
-    """Scores of a policy on a track, and the variances of its steering, (rows,)."""
-
-    scores: dict[str, float]
-    aleatoric: Tensor
-    epistemic: Tensor
-
-
 def compare_tracks(policy: DrivingPolicy, lake: Drive | None = None, mountain: Drive | None = None) -> DriveRecord:
     """Errors of a policy of the lake on both tracks, and how well its uncertainty separates them."""
     start = time.process_time()
@@ -34,23 +25,24 @@ def compare_tracks(policy: DrivingPolicy, lake: Drive | None = None, mountain: D
     drive = mountain or load_drive("mountain")
     steering = torch.tensor(drive.steering, dtype=torch.float32)
     shifted = Frames(read_frames(drive), steering, torch.arange(len(steering)), known.scale)
-    inside, outside = evaluate(policy, known), evaluate(policy, shifted)
-    measures: dict[str, float | None] = {f"lake_{name}": inside.scores[name] for name in METRICS}
-    measures |= {f"mountain_{name}": outside.scores[name] for name in METRICS}
-    ratio = outside.epistemic.mean() / inside.epistemic.mean().clamp(min=1e-12)
+    inside_scores, inside_aleatoric, inside = evaluate(policy, known)
+    outside_scores, outside_aleatoric, outside = evaluate(policy, shifted)
+    measures: dict[str, float | None] = {f"lake_{name}": inside_scores[name] for name in METRICS}
+    measures |= {f"mountain_{name}": outside_scores[name] for name in METRICS}
+    ratio = outside.mean() / inside.mean().clamp(min=1e-12)
     measures |= {
-        "lake_epistemic": inside.epistemic.mean().item(),
-        "mountain_epistemic": outside.epistemic.mean().item(),
-        "epistemic_ratio": ratio.item() if inside.epistemic.any() else None,
-        "auroc_epistemic": ood_auroc(inside.epistemic, outside.epistemic),
-        "auroc_total": ood_auroc(inside.epistemic + inside.aleatoric, outside.epistemic + outside.aleatoric),
+        "lake_epistemic": inside.mean().item(),
+        "mountain_epistemic": outside.mean().item(),
+        "epistemic_ratio": ratio.item() if inside.any() else None,
+        "auroc_epistemic": ood_auroc(inside, outside),
+        "auroc_total": ood_auroc(inside + inside_aleatoric, outside + outside_aleatoric),
     }
     rows = {"lake": len(known), "mountain": len(shifted)}
     return make_record(policy.config, "mountain", rows, measures, {}, time.process_time() - start)
 
 
-def evaluate(policy: DrivingPolicy, frames: Frames) -> Evaluation:
-    """Scores and variances of a policy on the frames of a track."""
+def evaluate(policy: DrivingPolicy, frames: Frames) -> tuple[dict[str, float], Tensor, Tensor]:
+    """Scores of a policy on the frames of a track, and aleatoric and epistemic variances of its steering, (rows,)."""
     scores, aleatoric, epistemic = Scores(), [], []
     for rows in torch.arange(len(frames)).split(BATCH_ROWS):
         batch = frames.batch(rows)
@@ -59,4 +51,4 @@ def evaluate(policy: DrivingPolicy, frames: Frames) -> Evaluation:
         aleatoric.append(p.aleatoric[:, 0])
         epistemic.append(p.epistemic[:, 0])
     zero = frames.steering[frames.rows].square().mean().item()
-    return Evaluation({**scores.table(), "zero_mse": zero}, torch.cat(aleatoric), torch.cat(epistemic))
+    return {**scores.table(), "zero_mse": zero}, torch.cat(aleatoric), torch.cat(epistemic)
