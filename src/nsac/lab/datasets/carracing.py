@@ -143,10 +143,9 @@ def _read_shard(path: Path, entry: dict[str, Any]) -> dict[str, Tensor]:
         raise _damaged(path, f"is damaged ({err}).") from None
     rows, shape = entry["frames"], (SIZE, SIZE)
     for name, dtype in DTYPES.items():
-        column = columns.get(name)
-        if column is None or column.dtype != dtype or len(column) != rows:
-            found = "nothing" if column is None else f"{len(column)} of {column.dtype}"
-            raise _damaged(path, f"must hold {rows} {name} of {dtype}. It holds {found}.")
+        column = columns.get(name, torch.empty(0))
+        if column.dtype != dtype or len(column) != rows:
+            raise _damaged(path, f"must hold {rows} {name} of {dtype}. It holds {len(column)} of {column.dtype}.")
     if columns["frames"].shape[1:] != shape or columns["actions"].shape[1:] != (3,):
         raise _damaged(path, f"must hold frames of {shape} and actions of 3 numbers.")
     return columns

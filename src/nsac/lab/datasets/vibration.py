@@ -43,12 +43,8 @@ def vibration_features(
     Coefficients grow with the square root of the scale, so the dominant frequency of a sine of frequency f is lower,
     0.88 f to 0.92 f.
 
-    The defaults reproduce the published features of PRONOSTIA bearing 1_2 in all 4458 windows of both channels, entropy
-    to 3e-7 and the others to rounding, from accelerations with the three decimals they were recorded with,
-    `signal.astype(float).round(3)`: in float32 a sample on the edge of a bin falls to either side, which changes 10 %
-    of the entropies, by up to 0.009. Excerpts of bearings 2_2 and 3_3 agree as well.
-
-    The published transform is coarse, and so is the default. Its wavelet is a table of $2^{10}$ points, 64 per unit,
+    The defaults reproduce the published features of PRONOSTIA bearing 1_2, from accelerations with the three decimals
+    they were recorded with, `signal.astype(float).round(3)`. Their wavelet is a table of $2^{10}$ points, 64 per unit,
     while the scales are 69 to 628 samples per unit: the filter becomes a comb filter and passes images of the band
     around multiples of $128 f_s$, several kHz, where bearings resonate. `precision=16` is the transform without images.
 
@@ -91,12 +87,7 @@ def degradation(times: ArrayLike, onset: float = 0.6, wear: float = 0.0) -> np.n
 
     $$D = w\,u + (1 - w)\,u^p, \qquad u = \frac{t - t_0}{t_1 - t_0}, \qquad p = \frac{\log 0.001}{\log \text{onset}}$$
 
-    It summarises published labels, which are themselves functions of the row number and do not depend on the vibration
-    (two XJTU-SY runs of equal length and load have equal labels). With the best `onset` and `wear` of each run it is
-    within 0.0031 of all seven XJTU-SY labels (onset 0.53 to 0.69, wear up to 0.012) and within 0.0046 of all ten
-    non-linear PRONOSTIA labels (onset 0.42 to 0.64, wear up to 0.66). `wear=1` is within 0.002 of eight of the thirteen
-    published linear labels; the other five (PRONOSTIA 1_4, 2_4, 2_5, 2_6, 3_3), whose recorded temperature varies, are
-    up to 0.2 away.
+    It summarises published labels, which are functions of the row number and do not depend on the vibration.
 
     Args:
         times: (rows,), increasing; or the number of evenly spaced rows.

@@ -21,7 +21,6 @@ from nsac.models import FrameEncoder
 from nsac.uncertainty.style import STYLE
 
 SALIENCY_OPACITY = 0.6
-"""Opacity of the most salient place over its frame."""
 FIRST_BEND = 20
 """Actions before the sharpest bend is searched for: the camera zooms in during the first ones."""
 
@@ -31,12 +30,7 @@ def grad_cam(method: AbstractMethod, x: Tensor, num_samples: int = 10) -> np.nda
 
     It is the last feature map of the convolutions, weighted by the mean gradient of the predicted mean with respect to
     each of its channels. Absolute values are taken, since a left bend lowers the angle as a right bend raises it. For
-    an ensemble it is the mean over the members.
-
-    Args:
-        method: fitted, of frames.
-        x: (B, S, C, H, W), network inputs.
-        num_samples: draws of the method.
+    an ensemble it is the mean over the members. `x` are network inputs, (B, S, C, H, W).
     """
     try:
         from captum.attr import LayerGradCam
@@ -97,7 +91,6 @@ def closed_loop_figure(
     figure = Figure(figsize=(12, 6.5), layout="constrained")
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.6, 1))  # pyright: ignore[reportGeneralTypeIssues]
     above = top.subplot_mosaic([["map", "off", "steer"], ["map", "off", "pedals"]], width_ratios=(1, 1.3, 1.3))
-    _draw_map(above["map"], expert, laps, colours)
     _draw_laps(above, expert, laps, colours)
     below = bottom.subplots(1, len(policies) + 1)
     (frames,) = moments_of(world, track, [int(bends[0])])
@@ -108,17 +101,15 @@ def closed_loop_figure(
     return figure
 
 
-def _draw_map(ax: Axes, expert: Lap, laps: dict[str, Lap], colours: dict[str, str]) -> None:
-    ax.plot(*np.append(expert.track, expert.track[:1], 0).T, color="0.8", linewidth=4)
-    for name, lap in laps.items():
-        ax.plot(*lap.positions.T, color=colours[name], linewidth=0.8)
-    ax.plot(*expert.positions[0], "k^", markersize=5)
-    ax.set_aspect("equal")
-    ax.axis("off")
-    ax.set_title("A  track")
-
-
 def _draw_laps(axes: Mapping[str, Axes], expert: Lap, laps: dict[str, Lap], colours: dict[str, str]) -> None:
+    road = axes["map"]
+    road.plot(*np.append(expert.track, expert.track[:1], 0).T, color="0.8", linewidth=4)
+    for name, lap in laps.items():
+        road.plot(*lap.positions.T, color=colours[name], linewidth=0.8)
+    road.plot(*expert.positions[0], "k^", markersize=5)
+    road.set_aspect("equal")
+    road.axis("off")
+    road.set_title("A  track")
     titles = {"off": "B  distance from the centreline", "steer": "C  steering", "pedals": "throttle minus brake"}
     for name, lap in {"expert": expert, **laps}.items():
         steering, throttle, brake = lap.actions.T

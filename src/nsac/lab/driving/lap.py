@@ -128,17 +128,13 @@ def drive_laps(
     worlds: Sequence[World],
     policy: Policy | None,
     starts: Sequence[Start],
-    report: Callable[[Lap], None] | None = None,
+    report: Callable[[Lap], None] = lambda lap: None,
     limit: int = MAX_ACTIONS,
 ) -> list[Lap]:
     """Many laps, as many at a time as there are worlds: a batch of decisions costs little more than one.
 
-    Args:
-        worlds: simulators; one whose lap has ended takes the next.
-        policy: sees frames only; None for the expert, which uses the track.
-        starts: one per lap.
-        report: called with each lap when it ends.
-        limit: actions of a lap at most.
+    A world whose lap has ended takes the next. Without a policy the expert drives, which uses the track. `report` is
+    called with each lap when it ends, and a lap has at most `limit` actions.
     """
     waiting, laps = list(enumerate(starts))[::-1], {}
     lookback = 1 if policy is None else policy.lookback
@@ -160,8 +156,7 @@ def drive_laps(
                 laps[number] = end.value
                 if waiting:
                     remaining.append(begin(world))
-                if report is not None:
-                    report(end.value)
+                report(end.value)
         running = remaining
     return [laps[number] for number in range(len(laps))]
 

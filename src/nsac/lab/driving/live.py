@@ -1,9 +1,7 @@
 """A driving policy in the running Udacity simulator: socket.io events in engine.io messages over a websocket.
 
 The simulator is the client. It requests `EIO=4` but uses version 3: it pings the server (`2`) and waits for the
-message that it is connected (`40`). Servers of version 4 wait for the client's own `40` instead, so python-socketio
-works only in old releases that are no longer maintained. The few messages that the simulator needs are written here;
-the websocket itself is that of the package `websockets`.
+message that it is connected (`40`). `docs/decisions/0008-simulator-protocol.md` has the reasons for our own messages.
 """
 
 import base64
@@ -19,7 +17,6 @@ from nsac.lab.driving.world import INSTALL, DrivingError
 from nsac.lab.tasks.udacity import FrameError, decode, prepare
 
 PORT = 4567
-"""Port that the simulator connects to."""
 MAX_MESSAGE_BYTES = 1 << 20
 """Bytes of a message at most; a frame has about 15,000."""
 THROTTLE_GAIN = 0.15
@@ -62,7 +59,7 @@ class TelemetryDriver:
         policy: DrivingPolicy,
         speed: float = 15.0,
         threshold: float | None = None,
-        report: Callable[[Control], None] | None = None,
+        report: Callable[[Control], None] = lambda control: None,
     ):
         self.policy, self.speed, self.threshold, self.report = policy, speed, threshold, report
         self._history = FrameHistory(policy.lookback)
@@ -78,8 +75,7 @@ class TelemetryDriver:
         if not isinstance(data, dict) or "image" not in data:
             return write_event("manual", {})
         control = self.decide(data)
-        if self.report is not None:
-            self.report(control)
+        self.report(control)
         return steer(control.steering, control.throttle)
 
     def decide(self, data: dict[str, Any]) -> Control:
@@ -127,14 +123,11 @@ def steer(angle: float, throttle: float) -> str:
 
 
 def serve(
-    driver: TelemetryDriver, host: str = "127.0.0.1", port: int = PORT, ready: Callable[[int], None] | None = None
+    driver: TelemetryDriver, host: str = "127.0.0.1", port: int = PORT, ready: Callable[[int], None] = lambda port: None
 ) -> None:
     """Wait for the simulator and drive until its connection is closed.
 
-    Args:
-        driver: answers its messages.
-        host, port: where to listen; port 0 takes a free one.
-        ready: called with the port when the simulator can be started.
+    Port 0 takes a free one; `ready` is called with the port when the simulator can be started.
     """
     try:
         from websockets.exceptions import ConnectionClosed
@@ -168,8 +161,7 @@ def serve(
             f"Port {port} of {host} cannot be used ({err}). Stop the program that uses it, or name another port."
         ) from None
     with server:
-        if ready is not None:
-            ready(server.socket.getsockname()[1])
+        ready(server.socket.getsockname()[1])
         server.serve_forever()
     if failed:
         raise failed[0]

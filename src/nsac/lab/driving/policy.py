@@ -25,7 +25,6 @@ NETWORK_INPUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "carracing": carracing.network_input,
     "udacity": udacity.network_input,
 }
-"""From the frames of each task to the input of its network."""
 CLASS_NAMES = ("DrivingPolicy", "Pilot")
 """Names of the class in a model folder: the one that is written, and the one that earlier versions wrote."""
 
@@ -134,17 +133,10 @@ def train_policy(
     results: str | os.PathLike = RESULTS,
     report: Callable[[Progress], None] | None = None,
 ) -> tuple[DrivingPolicy, Record]:
-    """Train a policy and save it, with the record of its scores on held-out frames.
+    """Train a policy for `"carracing"` or `"udacity"` and save it, with the record of its scores on held-out frames.
 
-    A policy and a record with the same configuration are read, not made again.
-
-    Args:
-        task: `"carracing"` or `"udacity"`.
-        method: a row of the task's configuration.
-        seed: of the run.
-        folder: for the policy.
-        results: folder of the benchmark's records.
-        report: called after each training step.
+    A policy in `folder` and a record in `results` with the same configuration are read, not made again. `report` is
+    called after each training step.
     """
     config, store = run_config(task, "sound", method, seed), Store(Path(results))
     if Path(folder).is_dir() and config.name in store:

@@ -1,14 +1,23 @@
-"""Closed-loop tests: laps on unseen tracks, on the same tracks in other colours, and with a supervisor."""
+"""Tests of driving policies.
 
+CarRacing: laps on unseen tracks, on the same tracks in other colours, and with a supervisor. Udacity: a policy trained
+on the lake track, evaluated on the lake and on the mountain track.
+"""
+
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nsac._checks import check_choice, check_int
+from nsac.lab.datasets.udacity import Drive, load_drive
 from nsac.lab.driving.lap import Lap, Policy, Start, drive_laps
+from nsac.lab.driving.policy import DrivingPolicy
+from nsac.lab.driving.records import DriveRecord, make_record
 from nsac.lab.driving.supervisor import (
     REACTIONS,
     THRESHOLD_LEVEL,
@@ -19,15 +28,19 @@ from nsac.lab.driving.supervisor import (
 )
 from nsac.lab.driving.world import Colours, World, random_colours
 from nsac.lab.grid.sheet import spread
-from nsac.uncertainty import ood_auroc
+from nsac.lab.tasks.udacity import Frames, read_frames, road_task
+from nsac.uncertainty import Scores, ood_auroc
 
 HELD_OUT_SEED, UNSEEN_SEED = 900, 1000
 """First seeds of the tracks for choices, and of the tracks that are used for the final test only."""
 COLOUR_SEED = 50_000
 """First seed of the colours of the noise test."""
 
+METRICS = ("mse", "zero_mse", "nll", "crps", "coverage_90", "width_90")
+"""Scores that are recorded of each track of Udacity; `zero_mse` is that of predicting zero."""
+BATCH_ROWS = 256
+
 Rows = list[dict[str, Any]]
-"""Measures of laps."""
 
 
 @dataclass(frozen=True)
@@ -147,18 +160,51 @@ def summary(trials: Trials) -> dict[str, float | None]:
         noisy = [lap for lap in supervised if lap["trial"] is not None]
         needless = [lap for lap, alone in zip(noisy, noise, strict=True) if alone["finished"]]
         out |= {
-            f"{name}_crashes": _crashes(noisy),
+            f"{name}_crashes": float(len(noisy) - len(_finished(noisy))),
             f"{name}_success": _mean(clean, "finished"),
             f"{name}_clean_speed": _mean(_finished(clean), "speed"),
             f"{name}_clean_share": _mean(clean, share),
             f"{name}_noise_share": _mean(noisy, share),
             f"{name}_needless_share": _mean(needless, share),
         }
-    return out | {"crashes": _crashes(noise)}
+    return out | {"crashes": float(len(noise) - len(_finished(noise)))}
 
 
-def _crashes(laps: Rows) -> float:
-    return float(sum(1 - lap["finished"] for lap in laps))
+def compare_tracks(policy: DrivingPolicy, lake: Drive | None = None, mountain: Drive | None = None) -> DriveRecord:
+    """Errors of a policy of the lake on both tracks, and how well its uncertainty separates them."""
+    start = time.process_time()
+    known = road_task(policy.config.seed, lake).test
+    assert isinstance(known, Frames)
+    drive = mountain or load_drive("mountain")
+    steering = torch.tensor(drive.steering, dtype=torch.float32)
+    shifted = Frames(read_frames(drive), steering, torch.arange(len(steering)), known.scale)
+    inside_scores, inside_aleatoric, inside = evaluate(policy, known)
+    outside_scores, outside_aleatoric, outside = evaluate(policy, shifted)
+    measures: dict[str, float | None] = {f"lake_{name}": inside_scores[name] for name in METRICS}
+    measures |= {f"mountain_{name}": outside_scores[name] for name in METRICS}
+    ratio = outside.mean() / inside.mean().clamp(min=1e-12)
+    measures |= {
+        "lake_epistemic": inside.mean().item(),
+        "mountain_epistemic": outside.mean().item(),
+        "epistemic_ratio": ratio.item() if inside.any() else None,
+        "auroc_epistemic": ood_auroc(inside, outside),
+        "auroc_total": ood_auroc(inside + inside_aleatoric, outside + outside_aleatoric),
+    }
+    rows = {"lake": len(known), "mountain": len(shifted)}
+    return make_record(policy.config, "mountain", rows, measures, {}, time.process_time() - start)
+
+
+def evaluate(policy: DrivingPolicy, frames: Frames) -> tuple[dict[str, float], Tensor, Tensor]:
+    """Scores of a policy on the frames of a track, and aleatoric and epistemic variances of its steering, (rows,)."""
+    scores, aleatoric, epistemic = Scores(), [], []
+    for rows in torch.arange(len(frames)).split(BATCH_ROWS):
+        batch = frames.batch(rows)
+        p = policy.predict(batch["x"])
+        scores.add(p, batch["y"] * frames.scale)
+        aleatoric.append(p.aleatoric[:, 0])
+        epistemic.append(p.epistemic[:, 0])
+    zero = frames.steering[frames.rows].square().mean().item()
+    return {**scores.table(), "zero_mse": zero}, torch.cat(aleatoric), torch.cat(epistemic)
 
 
 def _finished(laps: Rows) -> Rows:

@@ -41,6 +41,10 @@ class Colours:
 
 
 PLAIN = Colours()
+_EDGES, _PIXELS = np.linspace(0, 96, SIZE + 1), np.arange(96)
+_OVERLAP = np.minimum(_EDGES[1:, None], _PIXELS + 1) - np.maximum(_EDGES[:-1, None], _PIXELS)
+_SHRINK = _OVERLAP.clip(0) * SIZE / 96
+"""(84, 96): each row has the weights of the old pixels in a new one."""
 
 
 def random_colours(seed: int) -> Colours:
@@ -159,13 +163,3 @@ def grey_frame(picture: np.ndarray) -> np.ndarray:
     grey = _SHRINK @ (picture @ np.array(GREY)) @ _SHRINK.T
     grey[FIELD:, :SCORE_COLUMNS] = 0
     return np.rint(grey).clip(0, 255).astype(np.uint8)
-
-
-def _shrink(small: int, large: int) -> np.ndarray:
-    # (small, large): each row has the weights of the old pixels in a new one
-    edges, cells = np.linspace(0, large, small + 1), np.arange(large)
-    overlap = np.minimum(edges[1:, None], cells + 1) - np.maximum(edges[:-1, None], cells)
-    return overlap.clip(0) * small / large
-
-
-_SHRINK = _shrink(SIZE, 96)
