@@ -61,7 +61,23 @@ def vibration_features(
     check_int("hop", hop)
     check_int("precision", precision)
     check_positive("rate", rate)
-    signal = _signal(signal, window)
+    signal = np.asarray(signal, float)
+    if signal.ndim != 2:
+        raise ValueError(
+            f"`signal` must be (samples, channels). Got shape {signal.shape} instead. Concatenate snapshots "
+            "with `signal.reshape(-1, channels)`."
+        )
+    if len(signal) < window:
+        raise ValueError(
+            f"`signal` must have at least one window of {window} samples. Got {len(signal)} instead. Lower `window`, "
+            "or concatenate several snapshots."
+        )
+    if not np.isfinite(signal).all():
+        sample, channel = np.argwhere(~np.isfinite(signal))[0]
+        raise ValueError(
+            f"`signal` must be finite. Got {signal[sample, channel]} at sample {sample} of channel {channel} instead. "
+            "Remove these samples, or interpolate them."
+        )
     if not 0 < band[0] < band[1] <= rate / 2:
         raise ValueError(
             f"`band` must be two increasing frequencies above 0, at most half the rate ({rate / 2:g}). Got {band} "
@@ -74,7 +90,9 @@ def vibration_features(
     for start in range(0, len(windows), CHUNK_WINDOWS):
         chunk = slice(start, start + CHUNK_WINDOWS)
         x = windows[chunk]
-        energies = _energies(x, spectra)
+        spectrum = np.fft.rfft(x, 2 * window)[..., None, None, :] * spectra  # ... scales, parts, frequencies
+        coefficients = np.fft.irfft(spectrum)[..., :window]
+        energies = np.einsum("...pt,...pt->...", coefficients, coefficients)
         features[chunk, :, 0] = energies.sum(-1)
         features[chunk, :, 1] = frequencies[energies.argmax(-1)]
         features[chunk, :, 2] = _entropy(x)
@@ -143,12 +161,6 @@ def _stretched(table: np.ndarray, step: float, length: int, place: np.ndarray) -
     return np.where(inside, table[row].conj(), 0)
 
 
-def _energies(x: np.ndarray, spectra: np.ndarray) -> np.ndarray:  # ... t, s p f -> ... s
-    spectrum = np.fft.rfft(x, 2 * x.shape[-1])
-    coefficients = np.fft.irfft(spectrum[..., None, None, :] * spectra)[..., : x.shape[-1]]
-    return np.einsum("...pt,...pt->...", coefficients, coefficients)
-
-
 def _entropy(x: np.ndarray) -> np.ndarray:  # ... t -> ...
     low, high = x.min(-1), x.max(-1)
     edges = [low + (high - low) / ENTROPY_BINS * b for b in range(1, ENTROPY_BINS)]
@@ -164,24 +176,3 @@ def _moments(x: np.ndarray) -> np.ndarray:  # ... t -> ... 4
     square = z * z
     kurtosis, skewness = (square * square).mean(-1) - 3, (square * z).mean(-1)
     return np.stack([kurtosis, skewness, mean, std], -1)
-
-
-def _signal(signal: ArrayLike, window: int) -> np.ndarray:
-    signal = np.asarray(signal, float)
-    if signal.ndim != 2:
-        raise ValueError(
-            f"`signal` must be (samples, channels). Got shape {signal.shape} instead. Concatenate snapshots "
-            "with `signal.reshape(-1, channels)`."
-        )
-    if len(signal) < window:
-        raise ValueError(
-            f"`signal` must have at least one window of {window} samples. Got {len(signal)} instead. Lower `window`, "
-            "or concatenate several snapshots."
-        )
-    if not np.isfinite(signal).all():
-        sample, channel = np.argwhere(~np.isfinite(signal))[0]
-        raise ValueError(
-            f"`signal` must be finite. Got {signal[sample, channel]} at sample {sample} of channel {channel} instead. "
-            "Remove these samples, or interpolate them."
-        )
-    return signal

@@ -39,11 +39,10 @@ class Film:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write a GIF or an MP4, by the suffix of the name."""
-        path = Path(path)
-        check_choice("suffix of a film", path.suffix.lower(), (".gif", ".mp4"))
+        path, writers = Path(path), {".gif": _write_gif, ".mp4": _write_mp4}
+        check_choice("suffix of a film", path.suffix.lower(), tuple(writers))
         path.parent.mkdir(parents=True, exist_ok=True)
-        write = _write_gif if path.suffix.lower() == ".gif" else _write_mp4
-        write(path, self.pictures, self._seconds * self.every)
+        writers[path.suffix.lower()](path, self.pictures, self._seconds * self.every)
 
 
 def picture(colour: np.ndarray, decision: Decision, mode: str, threshold: float | None) -> np.ndarray:
