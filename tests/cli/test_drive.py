@@ -5,7 +5,8 @@ import pytest
 from typer.testing import CliRunner
 
 from nsac.cli.main import app
-from nsac.lab.driving import records, train
+from nsac.lab.driving import policy as policy_module
+from nsac.lab.driving import records
 from nsac.lab.grid import config as numbers
 from nsac.lab.tasks import carracing
 from support.roads import made_recording, single, untrained  # noqa: F401
@@ -45,7 +46,7 @@ def training(tmp_path, monkeypatch):
     monkeypatch.setitem(carracing.RECORDED, "carracing", 100)
     short = numbers.run_config("carracing", "sound", "gmle", 0).to_dict()
     short["train"] |= {"epochs": 1, "max_steps": 2, "batch_size": 8}
-    monkeypatch.setattr(train, "run_config", lambda *_: numbers.RunConfig(**short))
+    monkeypatch.setattr(policy_module, "run_config", lambda *_: numbers.RunConfig(**short))
     return "carracing", "--method", "gmle", "--out", tmp_path / "p", "--results", tmp_path / "r", "--json"
 
 
@@ -56,7 +57,7 @@ def test_a_policy_is_trained_and_its_record_written(training, tmp_path):
 
 def test_a_trained_policy_is_not_trained_again(training, monkeypatch):
     found = json.loads(call("train", *training))
-    monkeypatch.setattr(train, "run_fitted", lambda *_: pytest.fail("it was trained again"))
+    monkeypatch.setattr(policy_module, "run_fitted", lambda *_: pytest.fail("it was trained again"))
     assert json.loads(call("train", *training)) == found
 
 

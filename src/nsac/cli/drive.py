@@ -39,7 +39,7 @@ def record(
 ) -> None:
     """Record the expert in CarRacing. It can be interrupted at any time: the same command resumes it."""
     from nsac.lab.datasets.carracing import RecordConfig, recordings_folder
-    from nsac.lab.driving.recording import record as make
+    from nsac.lab.driving.expert import record as make
 
     folder = out or recordings_folder()
     with one_line_errors(), errors.status("recording") as status:
@@ -58,8 +58,8 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a policy by behaviour cloning, and save it with its scores on held-out frames."""
+    from nsac.lab.driving.policy import train_policy
     from nsac.lab.driving.records import SHOWN
-    from nsac.lab.driving.train import train_policy
     from nsac.training import ProgressBar
 
     if task.partition("-")[0] not in SHOWN:
@@ -126,8 +126,7 @@ def test(
     """Test a policy: in closed loop (CarRacing), or on another track than that of the training data (Udacity)."""
     from nsac.lab.driving.policy import load_policy
     from nsac.lab.driving.records import DriveStore
-    from nsac.lab.driving.transfer import compare_tracks
-    from nsac.lab.driving.trials import TrialConfig
+    from nsac.lab.driving.trials import TrialConfig, compare_tracks
 
     with one_line_errors():
         loaded, store = load_policy(policy), DriveStore(out)

@@ -5,13 +5,14 @@ import os
 import threading
 import zipfile
 
+import numpy as np
 import pytest
 
 from nsac.lab.datasets import DataError, catalog, load_uci, locate
-from nsac.lab.datasets.store import cache_folder, present
+from nsac.lab.datasets.store import cache_folder, present, split_arrays
 from support.data_files import copy, list_file, replace_compressed
 
-BOSTON, ETTM1 = "boston/boston.txt", "ettm1/ETTm1.csv.gz"
+BOSTON, SPLITS, ETTM1 = "boston/boston.txt", "boston/splits.npz", "ettm1/ETTm1.csv.gz"
 
 
 def change_one_digit(path):
@@ -80,7 +81,7 @@ def test_a_path_that_is_not_in_the_catalogue_is_refused(folder):
 def test_a_cache_that_cannot_be_written_is_refused(folder, monkeypatch):
     monkeypatch.setenv("NSAC_CACHE", "/dev/null/cache")
     with pytest.raises(DataError, match=r"/dev/null/cache/boston/splits\.npz cannot be written .*Set NSAC_CACHE"):
-        locate("boston/splits.npz")
+        locate(SPLITS)
 
 
 @pytest.mark.parametrize(("name", "here"), [("spiral", True), ("boston", True), ("kin8nm", False)])
@@ -195,3 +196,42 @@ def test_a_server_that_does_not_respond_is_an_error_with_a_fix(folder, monkeypat
     list_file(monkeypatch, sha256=sha256(TEXT), url="http://127.0.0.1:9/a.txt")
     with pytest.raises(DataError, match=r"could not be downloaded from http.*set NSAC_DATA"):
         locate("some/a.txt")
+
+
+def test_a_split_divides_all_rows_nine_to_one():
+    arrays = split_arrays("boston")
+    assert len(arrays["train_3"]) == 455 and sorted([*arrays["train_3"], *arrays["test_3"]]) == list(range(506))
+
+
+@pytest.fixture
+def copied(data, folder):
+    path = copy(data, SPLITS, folder)
+    with np.load(path) as arrays:
+        return path, dict(arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("train_3", lambda rows: rows[::-1]),  # the same rows in another order
+        ("test_19", lambda rows: rows.astype(float)),  # equal, but not integers
+        ("index_features", lambda _: np.arange(14, dtype=np.int32)),  # the target among the inputs
+        ("index_target", lambda _: np.array([0], dtype=np.int32)),  # another target
+    ],
+)
+def test_changed_splits_are_refused(copied, name, change):
+    path, arrays = copied
+    np.savez(path, **{**arrays, name: change(arrays[name])})
+    with pytest.raises(DataError, match=rf"must have the standard splits. Its '{name}' is another.*fetch boston`"):
+        locate(SPLITS)
+
+
+def test_splits_packed_by_another_program_are_accepted_by_their_content(copied):
+    path, arrays = copied
+    np.savez(path, **arrays)
+    assert locate(SPLITS) == path
+
+
+def test_missing_splits_are_generated(folder):
+    with np.load(locate(SPLITS)) as arrays:
+        assert set(arrays) == set(split_arrays("boston"))

@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsac.lab.datasets import load_uci
-from nsac.lab.datasets.splits import make_splits
+from nsac.lab.datasets import catalog, load_uci
+from nsac.lab.datasets.store import split_arrays
 from support.data_files import DAMAGES, copy, expect_refusal, skip_checksums, write
 
 pytestmark = pytest.mark.usefixtures("data")
@@ -32,10 +32,10 @@ def test_a_table_has_the_known_rows_and_values(name):
 def test_the_splits_of_the_file_are_those_of_seed_one(name):
     table = load_uci(name)
     assert len(table.splits) == (5 if name == "protein" else 20)
-    made = make_splits(len(table.y), len(table.splits))
-    for given, ours in zip(table.splits, made, strict=True):
-        for mine, theirs in zip(ours, given, strict=True):
-            np.testing.assert_array_equal(mine, theirs)
+    made = split_arrays(catalog()[name].files[0].path.split("/")[0])
+    for i, (train, test) in enumerate(table.splits):
+        np.testing.assert_array_equal(train, made[f"train_{i}"])
+        np.testing.assert_array_equal(test, made[f"test_{i}"])
 
 
 @pytest.mark.parametrize(("name", "repeated"), [("concrete", 25), ("protein", 1711)])

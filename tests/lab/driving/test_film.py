@@ -3,8 +3,7 @@ import sys
 import numpy as np
 import pytest
 
-from nsac.lab.driving.errors import CodecMissing
-from nsac.lab.driving.film import BAR_WIDTH, EMPTY, ZOOM, Film, picture
+from nsac.lab.driving.film import BAR_WIDTH, EMPTY, ZOOM, CodecMissing, Film, picture
 from nsac.lab.driving.policy import Decision
 
 BLACK = np.zeros((96, 96, 3), np.uint8)

@@ -6,9 +6,8 @@ import threading
 
 import pytest
 
-from nsac.lab.driving import protocol
-from nsac.lab.driving.errors import DrivingError
-from nsac.lab.driving.live import MAX_UNREADABLE_FRAMES, TelemetryDriver, serve
+from nsac.lab.driving.live import MAX_UNREADABLE_FRAMES, TelemetryDriver, parse_event, serve, write_event
+from nsac.lab.driving.world import DrivingError
 from support.roads import jpeg, single, untrained  # noqa: F401
 
 ADDRESS = "ws://127.0.0.1:{}/socket.io/?EIO=4&transport=websocket"
@@ -30,7 +29,7 @@ class Simulator:
     def send_frame(self, image, speed="9,5"):
         data = {"steering_angle": "0.0", "throttle": "0.1", "speed": speed, "image": image}
         self.socket.send("42" + json.dumps(["telemetry", data]))
-        return protocol.parse(self.receive())
+        return parse_event(self.receive())
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def drive():
 def test_the_simulator_is_greeted_and_gets_a_first_command(drive):
     opened, connected, first = drive[0].connect()
     assert opened[0] == "0" and {"sid", "pingInterval", "pingTimeout"} <= set(json.loads(opened[1:]))
-    assert connected == "40" and protocol.parse(first).name == "steer"
+    assert connected == "40" and parse_event(first)[0] == "steer"
 
 
 def test_a_ping_gets_its_pong(drive):
@@ -71,8 +70,8 @@ def test_a_ping_gets_its_pong(drive):
 def test_a_frame_gets_a_steering_angle(drive):
     simulator = drive[0]
     simulator.connect()
-    answer = simulator.send_frame(IMAGE)
-    assert answer.name == "steer" and -1 <= float(answer.data["steering_angle"]) <= 1
+    name, data = simulator.send_frame(IMAGE)
+    assert name == "steer" and -1 <= float(data["steering_angle"]) <= 1
 
 
 def test_every_answer_is_reported(drive):
@@ -85,31 +84,31 @@ def test_every_answer_is_reported(drive):
 def test_an_uncertain_policy_drives_at_half_speed(drive):
     simulator, reported, _, _ = drive
     simulator.connect()
-    answer = simulator.send_frame(IMAGE)
-    assert not reported[0].sure and float(answer.data["throttle"]) == pytest.approx(0.15 * (7.5 - 9.5))
+    _, data = simulator.send_frame(IMAGE)
+    assert not reported[0].sure and float(data["throttle"]) == pytest.approx(0.15 * (7.5 - 9.5))
 
 
 def test_telemetry_without_a_frame_means_that_a_person_drives(drive):
     simulator = drive[0]
     simulator.connect()
     simulator.socket.send('42["telemetry",null]')
-    assert protocol.parse(simulator.receive()) == ("manual", {})
+    assert parse_event(simulator.receive()) == ("manual", {})
 
 
 @pytest.mark.parametrize("broken", ["", "no base64!", IMAGE[:400], None], ids=["empty", "text", "truncated", "null"])
 def test_an_unreadable_frame_keeps_the_steering_without_throttle(drive, broken):
     simulator, reported, _, _ = drive
     simulator.connect()
-    steering = simulator.send_frame(IMAGE).data["steering_angle"]
-    answer = simulator.send_frame(broken)
-    assert answer.data == {"steering_angle": steering, "throttle": "0.000000"} and reported[-1].error
+    steering = simulator.send_frame(IMAGE)[1]["steering_angle"]
+    _, data = simulator.send_frame(broken)
+    assert data == {"steering_angle": steering, "throttle": "0.000000"} and reported[-1].error
 
 
 def test_a_readable_frame_ends_a_sequence_of_unreadable_ones(drive):
     simulator = drive[0]
     simulator.connect()
     simulator.send_frame("")
-    assert not simulator.send_frame(IMAGE).data["throttle"].startswith("0.000")
+    assert not simulator.send_frame(IMAGE)[1]["throttle"].startswith("0.000")
 
 
 def test_ten_unreadable_frames_end_the_drive(drive):
@@ -126,3 +125,26 @@ def test_a_port_in_use_is_named(drive):
     port = drive[0].socket.remote_address[1]
     with pytest.raises(DrivingError, match=f"Port {port} of 127.0.0.1 cannot be used"):
         serve(TelemetryDriver(untrained("gmle", "udacity")), port=port)
+
+
+@pytest.mark.parametrize(
+    "message", ["2", "40", "42", "42[", "42{}", "42[1]", "42[]", "3probe", b"42", "", "42" + "[" * 5000]
+)
+def test_a_message_without_an_event_is_ignored(message):
+    assert parse_event(message) is None
+
+
+def test_an_event_is_parsed_as_it_was_written():
+    assert parse_event(write_event("steer", {"a": 1})) == ("steer", {"a": 1})
+
+
+def test_the_number_of_an_acknowledgement_is_ignored():
+    assert parse_event('4212["telemetry"]') == ("telemetry", None)
+
+
+def test_a_ping_with_content_gets_a_pong_with_the_same_content():
+    assert TelemetryDriver(untrained("gmle", "udacity")).answer("2probe") == "3probe"
+
+
+def test_a_message_without_an_event_gets_no_answer():
+    assert TelemetryDriver(untrained("gmle", "udacity")).answer("40") is None

@@ -6,10 +6,13 @@ import pytest
 import nsac
 from nsac.estimators.files import ModelError
 from nsac.lab.driving import policy as policy_module
-from nsac.lab.driving.errors import DrivingError
-from nsac.lab.driving.policy import FrameHistory, load_policy
+from nsac.lab.driving.policy import FrameHistory, load_policy, train_policy
+from nsac.lab.driving.world import DrivingError
+from nsac.lab.grid import config as numbers
+from nsac.lab.grid.store import Store
+from nsac.lab.tasks import carracing
 from nsac.methods import FrameProblem
-from support.roads import NEURAL, single, untrained  # noqa: F401
+from support.roads import NEURAL, made_recording, single, untrained  # noqa: F401
 
 FRAMES = np.random.default_rng(0).integers(0, 256, (6, 84, 84), dtype=np.uint8)
 SEQUENCES = [FRAMES[None, i : i + 4] for i in range(3)]
@@ -108,3 +111,25 @@ def test_an_oversized_problem_is_refused(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(ModelError, match="does not describe a driving policy"):
         load_policy(tmp_path / "policy")
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Two training steps on a recording of 100 frames."""
+    monkeypatch.setattr(carracing, "load_recording", lambda: made_recording(laps=5, each=20))
+    monkeypatch.setitem(carracing.RECORDED, "carracing", 100)
+    config = numbers.run_config("carracing", "sound", "gmle", 0).to_dict()
+    config["train"] |= {"epochs": 1, "max_steps": 2, "batch_size": 8}
+    monkeypatch.setattr(policy_module, "run_config", lambda *_: numbers.RunConfig(**config))
+
+
+def test_a_policy_is_saved_with_the_record_of_its_scores(short, tmp_path):
+    _, record = train_policy("carracing", "gmle", 0, tmp_path / "policy", tmp_path / "results")
+    assert (tmp_path / "policy").is_dir() and Store(tmp_path / "results").read(record.name).metrics["mse"] > 0
+
+
+def test_a_policy_with_the_same_configuration_is_not_trained_again(short, tmp_path, monkeypatch):
+    _, first = train_policy("carracing", "gmle", 0, tmp_path / "policy", tmp_path / "results")
+    monkeypatch.setattr(policy_module, "run_fitted", lambda *_: pytest.fail("it was trained again"))
+    _, second = train_policy("carracing", "gmle", 0, tmp_path / "policy", tmp_path / "results")
+    assert first == second

@@ -1,7 +1,8 @@
 import pytest
 
-from nsac.lab.driving.trials import TrialConfig, Trials, run_trials, schemes, summary
-from support.roads import single, untrained  # noqa: F401
+from nsac.lab.driving.trials import TrialConfig, Trials, compare_tracks, run_trials, schemes, summary
+from nsac.lab.tasks import udacity
+from support.roads import made_drive, single, single_precision, untrained  # noqa: F401
 
 
 def lap_row(run, finished, std, trial=None, **more):
@@ -64,3 +65,23 @@ def test_trials_of_an_untrained_policy_end():
     config = TrialConfig(tracks=1, trials=1, calibration=(950,), reactions=("hand over",), at_once=2)
     found = run_trials(untrained("gmle"), config)
     assert found.measures["success"] == 0 and len(found.noise) == 1 and len(found.supervised) == 2
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    lake, mountain = made_drive(tmp_path_factory.mktemp("lake")), made_drive(tmp_path_factory.mktemp("mountain"), 30)
+    with pytest.MonkeyPatch.context() as patch, single_precision():
+        patch.setattr(udacity, "BLOCK_FRAMES", 60)
+        return compare_tracks(untrained("nsac", "udacity"), lake, mountain)
+
+
+def test_the_record_names_the_test_and_the_frames_of_each_track(record):
+    assert record.test == "mountain" and record.config["test"]["mountain"] == 30
+
+
+def test_the_error_of_predicting_zero_is_recorded(record):
+    assert record.measures["mountain_zero_mse"] > 0
+
+
+def test_the_separation_of_the_tracks_is_an_auroc(record):
+    assert 0 <= record.measures["auroc_total"] <= 1

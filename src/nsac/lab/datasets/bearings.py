@@ -1,6 +1,6 @@
 """Bearings run to failure: published vibration features of three rigs, and raw signals of one rig."""
 
-import io
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ import pandas as pd
 
 from nsac._checks import check_choice
 from nsac.lab.datasets.catalog import catalog
-from nsac.lab.datasets.store import expect_header, expect_rows, locate, read_npz, read_text, reading
+from nsac.lab.datasets.store import locate, read_npz, read_table, reading
 from nsac.lab.datasets.vibration import FEATURES
 
 RIGS = ("xjtu", "pronostia", "hust")
@@ -34,23 +34,17 @@ _ROWS = {
 
 @dataclass(frozen=True)
 class Bearing:
-    """One run to failure with one row per vibration window; windows overlap by half."""
+    """One run to failure with one row per vibration window; windows overlap by half. What was not published is NaN."""
 
     rig: str
     name: str
-    features: np.ndarray
-    """(rows, 2 axes, 7): see `vibration.FEATURES`"""
-    clock: np.ndarray
-    """(rows,), seconds of a nominal clock: row number times window length over sampling rate"""
-    degradation: np.ndarray
-    """(rows,), 0 to 1, the published non-linear label; NaN where none was published"""
-    linear: np.ndarray
-    """(rows,), 0 to 1, the published (nearly) linear label; NaN where none was published"""
+    features: np.ndarray  # (rows, 2 axes, 7): see `vibration.FEATURES`
+    clock: np.ndarray  # (rows,), seconds of a nominal clock: row number times window length over sampling rate
+    degradation: np.ndarray  # (rows,), 0 to 1, the published non-linear label
+    linear: np.ndarray  # (rows,), 0 to 1, the published (nearly) linear label
     rpm: float
-    load: float
-    """newton"""
-    remaining: np.ndarray
-    """(rows,), minutes to the end of life (XJTU-SY, whose rows stop before it); NaN where none was published"""
+    load: float  # newton
+    remaining: np.ndarray  # (rows,), minutes to the end of life (XJTU-SY, whose rows stop before it)
 
 
 @dataclass(frozen=True)
@@ -58,29 +52,24 @@ class RawBearing:
     """Accelerations of one run to failure; temperatures, which some files contain, are not read."""
 
     name: str
-    signal: np.ndarray
-    """(snapshots, 2560 samples, horizontal and vertical), in g at 25.6 kHz"""
-    elapsed: np.ndarray
-    """(snapshots,), seconds since the first"""
+    signal: np.ndarray  # (snapshots, 2560 samples, horizontal and vertical), in g at 25.6 kHz
+    elapsed: np.ndarray  # (snapshots,), seconds since the first
 
 
 def bearings(rig: str) -> tuple[str, ...]:
     """Names of a rig's bearings: `"1_2"` is the second under operating condition 1."""
     check_choice("rig", rig, RIGS)
-    return tuple(_name(file.path) for file in catalog()[rig].files)
+    return tuple(_paths(rig))
 
 
 def load_bearing(rig: str, name: str) -> Bearing:
     """Features and labels of one run."""
     check_choice("name", name, bearings(rig))
-    path = locate(next(file.path for file in catalog()[rig].files if _name(file.path) == name))
-    with reading(path, "a table"):
-        frame = pd.read_csv(io.StringIO(read_text(path)))
-    columns = [
-        c for c in _COLUMNS[rig] if (name, c) != ("2_5", "Degradation_monotonic")
-    ]  # published without this column
-    expect_header(path, list(frame.columns), columns)
-    expect_rows(path, len(frame), _ROWS[rig][name])
+    path = locate(_paths(rig)[name])
+    columns = _COLUMNS[rig]
+    if (rig, name) == ("pronostia", "2_5"):
+        columns = columns[:-1]  # published without the last column
+    frame = read_table(path, columns, _ROWS[rig][name])
     with reading(path, f"a table of numbers and lists of {len(FEATURES)} numbers"):
         numbers = {c: frame[c].to_numpy(float) for c in frame.columns[2:]}
         features = np.stack([_lists(pd.Series(frame[axis])) for axis in ("Horizontal", "Vertical")], 1)
@@ -88,41 +77,31 @@ def load_bearing(rig: str, name: str) -> Bearing:
     degradation, linear = numbers["Degradation"], numbers.get("Degradation_monotonic", missing)
     if rig == "hust" or name == "2_5":  # their only label is the linear one
         degradation, linear = missing, degradation
-    return Bearing(
-        rig=rig,
-        name=name,
-        features=features,
-        clock=numbers["Time"],
-        degradation=degradation,
-        linear=linear,
-        rpm=float(numbers["RPM"][0]),
-        load=float(numbers["Load"][0]),
-        remaining=numbers.get("RUL", missing),
-    )
+    rpm, load = float(numbers["RPM"][0]), float(numbers["Load"][0])
+    remaining = numbers.get("RUL", missing)
+    return Bearing(rig, name, features, numbers["Time"], degradation, linear, rpm, load, remaining)
 
 
 def raw_bearings() -> tuple[str, ...]:
     """Names of the PRONOSTIA bearings with raw signals."""
-    return tuple(sorted(_name(file.path) for file in catalog()["pronostia-raw"].files))
+    return tuple(sorted(_paths("pronostia-raw")))
 
 
 def load_raw_bearing(name: str) -> RawBearing:
     """Raw vibration of one PRONOSTIA run to failure."""
     check_choice("name", name, raw_bearings())
-    path = locate(next(file.path for file in catalog()["pronostia-raw"].files if _name(file.path) == name))
+    path, n = locate(_paths("pronostia-raw")[name]), _ROWS["pronostia-raw"][name]
     arrays = read_npz(path, ("signal", "elapsed_seconds"))
-    n = _ROWS["pronostia-raw"][name]
     with reading(path, f"{n} snapshots of 2560 samples on two axes"):
         return RawBearing(name, arrays["signal"].reshape(n, 2560, 2), arrays["elapsed_seconds"].reshape(n))
 
 
-def _name(path: str) -> str:
-    return path.split("Bearing")[1].split("_features")[0].split("_every")[0].removesuffix(".npz")
+def _paths(source: str) -> dict[str, str]:
+    return {re.findall(r"Bearing(\d+(?:_\d+)?)", file.path)[0]: file.path for file in catalog()[source].files}
 
 
 def _lists(column: pd.Series) -> np.ndarray:
-    """Rows of seven numbers from strings like "[1.0, ..., 7.0]"."""
-    rows = [entry.strip("[]").split(",") for entry in column]
+    rows = [entry.strip("[]").split(",") for entry in column]  # entries like "[1.0, ..., 7.0]"
     for i, row in enumerate(rows):
         if len(row) != len(FEATURES):
             raise ValueError(f"{column.name!r} of row {i} has {len(row)} numbers")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load, save
 from torch import Tensor
 
 from nsac._checks import check_int
@@ -65,17 +66,12 @@ class RecordConfig:
 class Recording:
     """Frames in order of laps and time, and the expert's action for each."""
 
-    frames: Tensor
-    """(n, 84, 84), uint8"""
-    actions: Tensor
-    """(n, 3): steering, throttle and brake as the expert chose them, without the offsets of the steering"""
-    laps: Tensor
-    """(n,), seed of the track"""
-    distances: Tensor
-    """(n,), to the centreline"""
+    frames: Tensor  # (n, 84, 84), uint8
+    actions: Tensor  # (n, 3): steering, throttle and brake as the expert chose them, without the steering offsets
+    laps: Tensor  # (n,), seed of the track
+    distances: Tensor  # (n,), to the centreline
     config: RecordConfig
-    digest: str
-    """of all shards"""
+    digest: str  # of all shards
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -106,12 +102,7 @@ def load_recording(folder: str | Path | None = None) -> Recording:
 
 
 def read_index(folder: Path, config: RecordConfig | None = None) -> dict[str, Any]:
-    """The configuration and the list of shards of a recording.
-
-    Args:
-        folder: of the recording.
-        config: the configuration it must have; None for any.
-    """
+    """The configuration and the list of shards of a recording; one that differs from `config` is refused."""
     path = folder / INDEX
     try:
         index = json.loads(path.read_bytes())
@@ -122,7 +113,7 @@ def read_index(folder: Path, config: RecordConfig | None = None) -> dict[str, An
         if any(Path(name).name != name for name, *_ in shards):
             raise ValueError("a shard in another folder")
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as err:
-        raise RecordingError(f"{path} is damaged ({err}). {_delete(folder)}") from None
+        raise _damaged(path, f"is damaged ({err}).") from None
     if config is not None and found != config:
         name = next(f.name for f in fields(config) if getattr(found, f.name) != getattr(config, f.name))
         raise RecordingError(
@@ -133,16 +124,7 @@ def read_index(folder: Path, config: RecordConfig | None = None) -> dict[str, An
 
 
 def write_shard(folder: Path, index: dict[str, Any], columns: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Add a shard to a recording: first its file, then an index that lists it with its sha256.
-
-    Args:
-        folder: of the recording.
-        index: as `read_index` returns it; the shard is appended to it.
-        columns: of the shard, see `DTYPES`; the last lap is the last row's.
-        metadata: of the file.
-    """
-    from safetensors.torch import save
-
+    """Add a shard with the columns `DTYPES` to a recording: first its file, then the index, which lists its sha256."""
     name, content = f"shard-{len(index['shards']):04}.safetensors", save(columns, metadata)
     write_atomic(folder / name, content)
     last = int(columns["laps"][-1])
@@ -152,23 +134,20 @@ def write_shard(folder: Path, index: dict[str, Any], columns: dict[str, Tensor],
 
 
 def _read_shard(path: Path, entry: dict[str, Any]) -> dict[str, Tensor]:
-    from safetensors.torch import load
-
     try:
         content = path.read_bytes()
         if _sha256(content) != entry["sha256"]:
             raise ValueError("its sha256 is not the one in the index")
         columns = load(content)
     except Exception as err:  # damaged bytes can fail in any part of the parser
-        raise RecordingError(f"{path} is damaged ({err}). {_delete(path.parent)}") from None
+        raise _damaged(path, f"is damaged ({err}).") from None
     rows, shape = entry["frames"], (SIZE, SIZE)
     for name, dtype in DTYPES.items():
-        column = columns.get(name)
-        if column is None or column.dtype != dtype or len(column) != rows:
-            found = "nothing" if column is None else f"{len(column)} of {column.dtype}"
-            raise RecordingError(f"{path} must hold {rows} {name} of {dtype}. It holds {found}. {_delete(path.parent)}")
+        column = columns.get(name, torch.empty(0))
+        if column.dtype != dtype or len(column) != rows:
+            raise _damaged(path, f"must hold {rows} {name} of {dtype}. It holds {len(column)} of {column.dtype}.")
     if columns["frames"].shape[1:] != shape or columns["actions"].shape[1:] != (3,):
-        raise RecordingError(f"{path} must hold frames of {shape} and actions of 3 numbers. {_delete(path.parent)}")
+        raise _damaged(path, f"must hold frames of {shape} and actions of 3 numbers.")
     return columns
 
 
@@ -176,5 +155,5 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _delete(folder: Path) -> str:
-    return f"Delete {folder} and record again."
+def _damaged(path: Path, problem: str) -> RecordingError:
+    return RecordingError(f"{path} {problem} Delete {path.parent} and record again.")

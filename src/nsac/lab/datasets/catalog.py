@@ -10,16 +10,11 @@ from importlib.resources import files
 class File:
     """One file of a data source."""
 
-    path: str
-    """relative to a data folder"""
-    size: int
-    """in bytes"""
-    sha256: str = ""
-    """checksum of the file; empty where no copy was available to compute it from"""
-    content: str = ""
-    """sha256 after decompression, for a file that is compressed here and plain at its download URL"""
-    url: str = ""
-    """download URL; `archive.zip#member` for a member, `generated:splits` for a file that is generated"""
+    path: str  # relative to a data folder
+    size: int  # in bytes
+    sha256: str = ""  # checksum of the file; empty where no copy was available to compute it from
+    content: str = ""  # sha256 after decompression, for a file that is compressed here and plain at its download URL
+    url: str = ""  # download URL; `archive.zip#member` for a member, `generated:splits` for a file that is generated
 
     @property
     def generated(self) -> bool:
@@ -35,8 +30,7 @@ class Source:
     description: str
     citation: str
     licence: str
-    homepage: str
-    """web page of the publisher; for generated data, the function that generates it"""
+    homepage: str  # web page of the publisher; for generated data, the function that generates it
     files: tuple[File, ...]
 
     @property

@@ -11,16 +11,11 @@ from torch import Tensor
 class Spirals:
     """A set of spirals, observed at irregular times of their first half."""
 
-    x: Tensor
-    """(n, observed, 2), noisy observed positions"""
-    times: Tensor
-    """(n, observed), observation times; a whole spiral takes time 0 to 1"""
-    y: Tensor
-    """(n, points, 2), noisy positions at all times, the targets"""
-    truth: Tensor
-    """(n, points, 2), positions without noise"""
-    query_times: Tensor
-    """(points,), all times; those before 0.5 are interpolation, the others extrapolation"""
+    x: Tensor  # (n, observed, 2), noisy observed positions
+    times: Tensor  # (n, observed), observation times; a whole spiral takes time 0 to 1
+    y: Tensor  # (n, points, 2), noisy positions at all times, the targets
+    truth: Tensor  # (n, points, 2), positions without noise
+    query_times: Tensor  # (points,), all times; those before 0.5 are interpolation, the others extrapolation
 
 
 def make_spirals(

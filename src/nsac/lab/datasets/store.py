@@ -5,6 +5,7 @@ The folder is given by the environment variable `NSAC_DATA`; the cache is `NSAC_
 
 import gzip
 import hashlib
+import io
 import os
 import tempfile
 import zipfile
@@ -14,9 +15,19 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from nsac.lab.datasets.catalog import File, catalog, file
-from nsac.lab.datasets.splits import split_arrays, write_splits
+
+SPLIT_SIZES = {
+    "boston": (506, 14, 20),
+    "kin8nm": (8192, 9, 20),
+    "uci-concrete": (1030, 9, 20),
+    "uci-power-plant": (9568, 5, 20),
+    "uci-wine-quality-red": (1599, 12, 20),
+    "uci-protein": (45730, 10, 5),
+}
+"""Folder of a UCI regression set to rows, columns (the last is the target) and number of standard splits."""
 
 
 class DataError(Exception):
@@ -59,12 +70,26 @@ def reading(path: Path, what: str) -> Iterator[None]:
         raise
     except Exception as err:  # parsers of pandas, numpy, gzip, zip and tar raise many types on damaged bytes
         reason = " ".join(f"{type(err).__name__}: {err}".split())  # on one line
-        raise DataError(f"{path} is not {what} ({reason}). {how_to_replace(path)}") from None
+        raise unusable(path, f"is not {what} ({reason}).") from None
 
 
 def read_text(path: Path) -> str:
-    """Text of a file, decompressed if its name ends in .gz."""
+    """Text of a file, decompressed if its name ends in .gz or .zip."""
     return _content(path).decode("utf-8", errors="replace")  # units of some headers were damaged at the source
+
+
+def read_table(path: Path, columns: list[str], rows: int) -> pd.DataFrame:
+    """A table of comma-separated values with these columns; units that were damaged are not part of a column's name."""
+    with reading(path, "a table"):
+        frame = pd.read_csv(io.StringIO(read_text(path)))
+    frame.columns = [name.split(" (")[0] if "\ufffd" in name else name for name in frame.columns]
+    if list(frame.columns) != columns:
+        wanted, found = ", ".join(columns), ", ".join(frame.columns)
+        problem = f"must have the columns {wanted}. Got {found} instead. The source may have changed its format."
+        raise unusable(path, problem)
+    if len(frame) != rows:
+        raise unusable(path, f"must have {rows} rows. Got {len(frame)} instead.")
+    return frame
 
 
 def read_npz(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
@@ -74,29 +99,27 @@ def read_npz(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
         return {name: packed[name] for name in names}
 
 
-def expect_header(path: Path, found: list[str], expected: list[str]) -> None:
-    """Refuse a file with other columns than the expected ones."""
-    if found != expected:
-        raise DataError(
-            f"{path} must have the columns {', '.join(expected)}. Got {', '.join(found)} instead. "
-            f"The source may have changed its format. {how_to_replace(path)}"
-        )
+def split_arrays(folder: str) -> dict[str, np.ndarray]:
+    """The arrays of the file `splits.npz` of a set: train and test rows, nine to one, of a generator with seed 1."""
+    rows, columns, n = SPLIT_SIZES[folder]
+    generator = np.random.RandomState(1)  # the legacy generator that made the published splits
+    inputs, target = np.split(np.arange(columns, dtype=np.int32), [columns - 1])
+    arrays = {"index_features": inputs, "index_target": target}
+    for i in range(n):
+        order = generator.permutation(rows).astype(np.int32)
+        arrays[f"train_{i}"], arrays[f"test_{i}"] = np.split(order, [round(0.9 * rows)])
+    return arrays
 
 
-def expect_rows(path: Path, found: int, expected: int) -> None:
-    """Refuse a file with another number of rows than the expected one."""
-    if found != expected:
-        raise DataError(f"{path} must have {expected} rows. Got {found} instead. {how_to_replace(path)}")
-
-
-def how_to_replace(path: Path) -> str:
-    """Instruction for replacing a damaged file."""
+def unusable(path: Path, problem: str) -> DataError:
+    """The error of a damaged file: its problem, a sentence without the subject, and how to replace it."""
     source = next((s for s in catalog().values() if any(path.match(entry.path) for entry in s.files)), None)
-    if source is None:
-        return "Put an intact copy in its place."
-    if not source.downloadable:
-        return f"Put an intact copy in its place; the originals of {source.name} are at {source.homepage}."
-    return f"Delete {path} and run `nsac data fetch {source.name}`, or put an intact copy in its place."
+    fix = "Put an intact copy in its place."
+    if source is not None and source.downloadable:
+        fix = f"Delete {path} and run `nsac data fetch {source.name}`, or put an intact copy in its place."
+    elif source is not None:
+        fix = f"Put an intact copy in its place; the originals of {source.name} are at {source.homepage}."
+    return DataError(f"{path} {problem} {fix}")
 
 
 def _folders() -> list[Path]:
@@ -116,43 +139,35 @@ def _checked(path: Path, entry: File) -> Path:
 @lru_cache(maxsize=256)  # an unchanged file is hashed once per process
 def _check(path: Path, entry: File, size: int, *changed: int) -> None:
     del changed  # only part of the cache key
-    found = _sha256(path)
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found == entry.sha256 or (not entry.sha256 and size == entry.size):
         return
     if entry.content and hashlib.sha256(_content(path)).hexdigest() == entry.content:
         return  # compressed by another program, same content
     if entry.generated:
-        return _check_splits(path)  # packed by another version of numpy
-    raise DataError(
-        f"{path} has {size} bytes and sha256 {found[:16]}..., but the catalogue lists {entry.size} bytes and sha256 "
-        f"{entry.sha256[:16] + '...' if entry.sha256 else 'not known'}. {how_to_replace(path)}"
-    )
-
-
-def _check_splits(path: Path) -> None:
-    standard = split_arrays(path.parent.name)
-    given = read_npz(path, standard)
-    for name, array in standard.items():
-        if given[name].dtype != array.dtype or not np.array_equal(given[name], array):
-            raise DataError(f"{name!r} in {path} is not the standard one. {how_to_replace(path)}")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        standard = split_arrays(path.parent.name)
+        given = read_npz(path, standard)
+        for name, array in standard.items():
+            if given[name].dtype != array.dtype or not np.array_equal(given[name], array):
+                raise unusable(path, f"must have the standard splits. Its {name!r} is another one.")
+        return  # packed by another version of numpy
+    listed = f"{entry.size} bytes and sha256 {entry.sha256[:16] + '...' if entry.sha256 else 'not known'}"
+    raise unusable(path, f"has {size} bytes and sha256 {found[:16]}..., but the catalogue lists {listed}.")
 
 
 def _content(path: Path) -> bytes:
-    """Bytes of a file, decompressed if its name ends in .gz."""
-    if path.suffix != ".gz":
-        with reading(path, "a file that can be read"):
-            return path.read_bytes()
-    with reading(path, "a whole gzip file"), gzip.open(path, "rb") as stream:
-        return stream.read()
+    if path.suffix == ".gz":
+        with reading(path, "a whole gzip file"), gzip.open(path, "rb") as stream:
+            return stream.read()
+    if path.suffix == ".zip":
+        with reading(path, f"a whole zip archive with {path.stem}"), zipfile.ZipFile(path) as archive:
+            return archive.read(path.stem)
+    with reading(path, "a file that can be read"):
+        return path.read_bytes()
 
 
 def _fetch(entry: File) -> Path:
-    """Create a file in a temporary folder and move it into the cache, so that it is never incomplete there."""
     target = cache_folder() / entry.path
     if not entry.url:
         source = next(source for source in catalog().values() if entry in source.files)
@@ -165,13 +180,13 @@ def _fetch(entry: File) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            created = Path(folder) / "created"
+            created = Path(folder) / "created.npz"  # numpy would add the suffix to another name
             if entry.generated:
-                write_splits(created, target.parent.name)
+                np.savez_compressed(created, allow_pickle=False, **split_arrays(target.parent.name))
             else:
                 content = _download(entry, Path(folder))
                 created.write_bytes(gzip.compress(content, mtime=0) if entry.content else content)
-            os.replace(created, target)
+            os.replace(created, target)  # it is never incomplete in the cache
     except OSError as err:
         raise DataError(
             f"{target} cannot be written ({err}). Set NSAC_CACHE to a writable folder, or NSAC_DATA to one that "
@@ -181,7 +196,6 @@ def _fetch(entry: File) -> Path:
 
 
 def _download(entry: File, folder: Path) -> bytes:
-    """Content at the download URL, or of a member of the archive there, checked."""
     try:
         import pooch
     except ImportError:

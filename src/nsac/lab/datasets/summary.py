@@ -32,12 +32,11 @@ def summarise(name: str) -> pd.DataFrame:
     elif name == "pronostia-raw":
         columns = {f"{bearing} acceleration": load_raw_bearing(bearing).signal for bearing in raw_bearings()}
     else:
-        drives = {track: load_drive(track) for track in ("lake", "mountain")}
-        columns = {
-            f"{track} {control}": getattr(drive, control)
-            for track, drive in drives.items()
-            for control in ("steering", "throttle", "brake", "speed", "time", "segment")
-        }
+        columns = {}
+        for track in ("lake", "mountain"):
+            drive = load_drive(track)
+            for control in ("steering", "throttle", "brake", "speed", "time", "segment"):
+                columns[f"{track} {control}"] = getattr(drive, control)
     return pd.DataFrame([_row(name, values) for name, values in columns.items()])
 
 

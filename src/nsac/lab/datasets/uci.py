@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsac._checks import check_choice
-from nsac.lab.datasets.splits import SIZES, split_arrays
-from nsac.lab.datasets.store import DataError, expect_rows, how_to_replace, locate, read_npz, read_text, reading
+from nsac.lab.datasets.catalog import catalog
+from nsac.lab.datasets.store import SPLIT_SIZES, locate, read_npz, read_text, reading, split_arrays, unusable
 
 COLUMNS = {
     "boston": "CRIM ZN INDUS CHAS NOX RM AGE DIS RAD TAX PTRATIO B LSTAT MEDV",
@@ -20,42 +20,29 @@ COLUMNS = {
 }
 """Name of a set to its column names; the last column is the target."""
 
-_PATHS = {
-    "boston": "boston/boston.txt",
-    "kin8nm": "kin8nm/data.txt",
-    "concrete": "uci-concrete/data.txt",
-    "power-plant": "uci-power-plant/data.txt",
-    "wine-red": "uci-wine-quality-red/data.txt",
-    "protein": "uci-protein/data.txt.gz",
-}
-
 
 @dataclass(frozen=True)
 class Table:
     """A regression table with its standard splits."""
 
-    x: np.ndarray
-    """(rows, features)"""
-    y: np.ndarray
-    """(rows,), in the unit of the source"""
+    x: np.ndarray  # (rows, features)
+    y: np.ndarray  # (rows,), in the unit of the source
     features: tuple[str, ...]
     target: str
-    splits: tuple[tuple[np.ndarray, np.ndarray], ...]
-    """row numbers of train and test"""
+    splits: tuple[tuple[np.ndarray, np.ndarray], ...]  # row numbers of train and test
 
 
 def load_uci(name: str) -> Table:
     """One of the sets in `COLUMNS`."""
     check_choice("name", name, tuple(COLUMNS))
-    path = locate(_PATHS[name])
-    folder = _PATHS[name].split("/")[0]
-    rows, columns, n = SIZES[folder]
+    table_file, splits_file = catalog()[name].files
+    path = locate(table_file.path)
+    rows, columns, n = SPLIT_SIZES[path.parent.name]
     with reading(path, f"a table of {columns} columns of numbers"):
         numbers = np.loadtxt(io.StringIO(read_text(path)), ndmin=2)
-    expect_rows(path, len(numbers), rows)
-    if numbers.shape[1] != columns:
-        raise DataError(f"{path} must have {columns} columns. Got {numbers.shape[1]} instead. {how_to_replace(path)}")
-    given = read_npz(locate(f"{folder}/splits.npz"), split_arrays(folder))  # `locate` accepts only the standard splits
+    if numbers.shape != (rows, columns):
+        raise unusable(path, f"must have {rows} rows and {columns} columns. Got {numbers.shape} instead.")
+    given = read_npz(locate(splits_file.path), split_arrays(path.parent.name))  # it accepts only the standard splits
     splits = tuple((given[f"train_{i}"], given[f"test_{i}"]) for i in range(n))
     *features, target = COLUMNS[name].split()
     return Table(numbers[:, :-1], numbers[:, -1], tuple(features), target, splits)

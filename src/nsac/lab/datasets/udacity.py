@@ -1,25 +1,16 @@
 """Drives of the Udacity simulator: frames of the centre camera and the controls."""
 
-import io
 import tarfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from nsac._checks import check_choice
-from nsac.lab.datasets.store import (
-    DataError,
-    expect_header,
-    expect_rows,
-    how_to_replace,
-    locate,
-    read_text,
-    reading,
-)
+from nsac.lab.datasets.store import locate, read_table, reading, unusable
 
+COLUMNS = ["center", "steering", "throttle", "brake", "speed", "time_s", "segment"]
 _FILES = {"lake": ("driving_log.csv", "IMG.tar", 5111), "mountain": ("driving_log_track2.csv", "IMG_track2.tar", 1000)}
 
 
@@ -28,18 +19,13 @@ class Drive:
     """One drive; a frame is read from its archive when it is needed."""
 
     archive: Path
-    names: tuple[str, ...]
-    """names of the frames, in time order"""
-    steering: np.ndarray
-    """-1 to 1; 1 is 25 degrees to the right"""
+    names: tuple[str, ...]  # of the frames, in time order
+    steering: np.ndarray  # -1 to 1; 1 is 25 degrees to the right
     throttle: np.ndarray
     brake: np.ndarray
-    speed: np.ndarray
-    """miles per hour"""
-    time: np.ndarray
-    """seconds since the first frame"""
-    segment: np.ndarray
-    """number of the uninterrupted segment each frame belongs to"""
+    speed: np.ndarray  # miles per hour
+    time: np.ndarray  # seconds since the first frame
+    segment: np.ndarray  # number of the uninterrupted segment each frame belongs to
 
     def __len__(self) -> int:
         return len(self.names)
@@ -50,12 +36,6 @@ class Drive:
         with self.archive.open("rb") as stream:
             stream.seek(start)
             return stream.read(size)
-
-    def frame(self, row: int) -> np.ndarray:
-        """A frame, (160, 320, 3), red, green, blue, 0 to 255."""
-        from PIL import Image  # extra `drive`
-
-        return np.asarray(Image.open(io.BytesIO(self.jpeg(row))).convert("RGB"))
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
@@ -68,17 +48,12 @@ def load_drive(track: str = "lake") -> Drive:
     check_choice("track", track, tuple(_FILES))
     log, images, rows = _FILES[track]
     path = locate(f"udacity/{log}")
-    with reading(path, "a table"):
-        frame = pd.read_csv(io.StringIO(read_text(path)))
-    expect_header(path, list(frame.columns), ["center", "steering", "throttle", "brake", "speed", "time_s", "segment"])
-    expect_rows(path, len(frame), rows)
+    frame = read_table(path, COLUMNS, rows)
     with reading(path, "a table of numbers"):
         controls = {name: frame[name].to_numpy(float) for name in ("steering", "throttle", "brake", "speed")}
         controls |= {"time": frame["time_s"].to_numpy(float), "segment": frame["segment"].to_numpy(int)}
     drive = Drive(locate(f"udacity/{images}"), tuple(map(str, frame["center"])), **controls)
     if missing := set(drive.names) - set(drive._places):
-        raise DataError(
-            f"{drive.archive} must contain the frames of {path}. It lacks {len(missing)} of them, for instance "
-            f"{min(missing)}. {how_to_replace(drive.archive)}"
-        )
+        lacks = f"It lacks {len(missing)} of them, for instance {min(missing)}."
+        raise unusable(drive.archive, f"must contain the frames of {path}. {lacks}")
     return drive

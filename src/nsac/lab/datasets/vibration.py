@@ -10,17 +10,13 @@ from nsac._checks import check_int, check_positive
 
 FEATURES = ("energy", "dominant_frequency", "entropy", "kurtosis", "skewness", "mean", "std")
 """Last axis of `vibration_features`, the order of the published files."""
-
 WAVELET = "cmor1.0-0.5"
 """Complex Morlet wavelet of PyWavelets: psi(x) = exp(-x^2 + i pi x) / sqrt(pi) on [-8, 8]."""
-
 NUM_SCALES = 100
 ENTROPY_BINS = 3
 """Bins of the histogram behind the entropy, as published; the entropy is at most log 3."""
-
 ONSET_DEGRADATION = 1e-3
 """Value of the steep term of `degradation` at `onset`."""
-
 CHUNK_WINDOWS = 8
 """Windows processed at a time: 13 MB of wavelet coefficients per window of two channels."""
 
@@ -47,17 +43,10 @@ def vibration_features(
     Coefficients grow with the square root of the scale, so the dominant frequency of a sine of frequency f is lower,
     0.88 f to 0.92 f.
 
-    The defaults reproduce the published features of PRONOSTIA bearing 1_2 in all 4458 windows of both channels: energy,
-    dominant frequency and moments to rounding, entropy to 3e-7 (theirs adds 1e-9 to each bin's density). For this the
-    accelerations, stored as float32, must be rounded to the three decimals they were recorded with,
-    `signal.astype(float).round(3)`: otherwise a sample on the edge of a bin falls to either side, which changes 10 % of
-    the entropies, by up to 0.009. Excerpts of bearings 2_2 and 3_3 agree as well.
-
-    The published transform is coarse, and so is the default. Its wavelet is a table of $2^{10}$ points, 64 per unit,
+    The defaults reproduce the published features of PRONOSTIA bearing 1_2, from accelerations with the three decimals
+    they were recorded with, `signal.astype(float).round(3)`. Their wavelet is a table of $2^{10}$ points, 64 per unit,
     while the scales are 69 to 628 samples per unit: the filter becomes a comb filter and passes images of the band
     around multiples of $128 f_s$, several kHz, where bearings resonate. `precision=16` is the transform without images.
-    On bearing 1_2 its energy has a rank correlation of 0.79 (horizontal) and 0.58 (vertical) with the published one, a
-    quarter of its size, and the dominant frequency is the same in 2 % of the windows.
 
     Args:
         signal: (samples, channels), accelerations; concatenate snapshots with `signal.reshape(-1, 2)`.
@@ -72,15 +61,38 @@ def vibration_features(
     check_int("hop", hop)
     check_int("precision", precision)
     check_positive("rate", rate)
-    signal = _signal(signal, window)
-    frequencies = _frequencies(band, rate)
+    signal = np.asarray(signal, float)
+    if signal.ndim != 2:
+        raise ValueError(
+            f"`signal` must be (samples, channels). Got shape {signal.shape} instead. Concatenate snapshots "
+            "with `signal.reshape(-1, channels)`."
+        )
+    if len(signal) < window:
+        raise ValueError(
+            f"`signal` must have at least one window of {window} samples. Got {len(signal)} instead. Lower `window`, "
+            "or concatenate several snapshots."
+        )
+    if not np.isfinite(signal).all():
+        sample, channel = np.argwhere(~np.isfinite(signal))[0]
+        raise ValueError(
+            f"`signal` must be finite. Got {signal[sample, channel]} at sample {sample} of channel {channel} instead. "
+            "Remove these samples, or interpolate them."
+        )
+    if not 0 < band[0] < band[1] <= rate / 2:
+        raise ValueError(
+            f"`band` must be two increasing frequencies above 0, at most half the rate ({rate / 2:g}). Got {band} "
+            "instead. Give both in the unit of `rate`."
+        )
+    frequencies = np.geomspace(*band, NUM_SCALES)
     spectra = _filter_spectra(0.5 * rate / frequencies, window, precision)
     windows = sliding_window_view(signal, window, 0)[::hop]  # windows, channels, samples
     features = np.empty((*windows.shape[:2], len(FEATURES)))
     for start in range(0, len(windows), CHUNK_WINDOWS):
         chunk = slice(start, start + CHUNK_WINDOWS)
         x = windows[chunk]
-        energies = _energies(x, spectra)
+        spectrum = np.fft.rfft(x, 2 * window)[..., None, None, :] * spectra  # ... scales, parts, frequencies
+        coefficients = np.fft.irfft(spectrum)[..., :window]
+        energies = np.einsum("...pt,...pt->...", coefficients, coefficients)
         features[chunk, :, 0] = energies.sum(-1)
         features[chunk, :, 1] = frequencies[energies.argmax(-1)]
         features[chunk, :, 2] = _entropy(x)
@@ -93,12 +105,7 @@ def degradation(times: ArrayLike, onset: float = 0.6, wear: float = 0.0) -> np.n
 
     $$D = w\,u + (1 - w)\,u^p, \qquad u = \frac{t - t_0}{t_1 - t_0}, \qquad p = \frac{\log 0.001}{\log \text{onset}}$$
 
-    It summarises published labels, which are themselves functions of the row number and do not depend on the vibration
-    (two XJTU-SY runs of equal length and load have equal labels). With the best `onset` and `wear` of each run it is
-    within 0.0031 of all seven XJTU-SY labels (onset 0.53 to 0.69, wear up to 0.012) and within 0.0046 of all ten
-    non-linear PRONOSTIA labels (onset 0.42 to 0.64, wear up to 0.66). `wear=1` is within 0.002 of eight of the thirteen
-    published linear labels; the other five (PRONOSTIA 1_4, 2_4, 2_5, 2_6, 3_3), whose recorded temperature varies, are
-    up to 0.2 away.
+    It summarises published labels, which are functions of the row number and do not depend on the vibration.
 
     Args:
         times: (rows,), increasing; or the number of evenly spaced rows.
@@ -109,17 +116,24 @@ def degradation(times: ArrayLike, onset: float = 0.6, wear: float = 0.0) -> np.n
         raise ValueError(f"`onset` must be between 0 and 1, a fraction of life. Got {onset!r} instead.")
     if not 0 <= wear <= 1:
         raise ValueError(f"`wear` must be from 0 to 1, a weight. Got {wear!r} instead.")
-    times = _times(times)
+    if np.ndim(times) == 0:
+        check_int("times", times, 2)
+    times = np.asarray(times, float)
+    if times.ndim == 0:
+        times = np.arange(float(times))
+    if times.ndim != 1 or len(times) < 2 or not (np.diff(times) > 0).all():
+        raise ValueError(
+            f"`times` must be at least two increasing times, or the number of rows. Got shape {times.shape} instead. "
+            "Pass one run at a time, sorted."
+        )
     u = (times - times[0]) / (times[-1] - times[0])
     return wear * u + (1 - wear) * u ** (math.log(ONSET_DEGRADATION) / math.log(onset))
 
 
 def _filter_spectra(scales: np.ndarray, window: int, precision: int) -> np.ndarray:
-    """Fourier transforms of the wavelets, real and imaginary part, (scales, 2, window + 1).
-
-    The filter is the difference of the wavelet's tabulated integral, stretched to `scale` samples per unit. Within a
-    window only lags below its length matter, so 2 * window points represent both signs of lag without wrapping.
-    """
+    # Fourier transforms of the wavelets, real and imaginary part, (scales, 2, window + 1). The filter is the difference
+    # of the wavelet's tabulated integral, stretched to `scale` samples per unit. Within a window only lags below its
+    # length matter, so 2 * window points represent both signs of lag without wrapping.
     try:
         import pywt
     except ImportError:
@@ -147,12 +161,6 @@ def _stretched(table: np.ndarray, step: float, length: int, place: np.ndarray) -
     return np.where(inside, table[row].conj(), 0)
 
 
-def _energies(x: np.ndarray, spectra: np.ndarray) -> np.ndarray:  # ... t, s p f -> ... s
-    spectrum = np.fft.rfft(x, 2 * x.shape[-1])
-    coefficients = np.fft.irfft(spectrum[..., None, None, :] * spectra)[..., : x.shape[-1]]
-    return np.einsum("...pt,...pt->...", coefficients, coefficients)
-
-
 def _entropy(x: np.ndarray) -> np.ndarray:  # ... t -> ...
     low, high = x.min(-1), x.max(-1)
     edges = [low + (high - low) / ENTROPY_BINS * b for b in range(1, ENTROPY_BINS)]
@@ -168,48 +176,3 @@ def _moments(x: np.ndarray) -> np.ndarray:  # ... t -> ... 4
     square = z * z
     kurtosis, skewness = (square * square).mean(-1) - 3, (square * z).mean(-1)
     return np.stack([kurtosis, skewness, mean, std], -1)
-
-
-def _frequencies(band: tuple[float, float], rate: float) -> np.ndarray:
-    low, high = band
-    if not 0 < low < high <= rate / 2:
-        raise ValueError(
-            f"`band` must be two increasing frequencies above 0, at most half the rate ({rate / 2:g}). Got {band} "
-            "instead. Give both in the unit of `rate`."
-        )
-    return np.geomspace(low, high, NUM_SCALES)
-
-
-def _signal(signal: ArrayLike, window: int) -> np.ndarray:
-    signal = np.asarray(signal, float)
-    if signal.ndim != 2:
-        raise ValueError(
-            f"`signal` must be (samples, channels). Got shape {signal.shape} instead. Concatenate snapshots "
-            "with `signal.reshape(-1, channels)`."
-        )
-    if len(signal) < window:
-        raise ValueError(
-            f"`signal` must have at least one window of {window} samples. Got {len(signal)} instead. Lower `window`, "
-            "or concatenate several snapshots."
-        )
-    if not np.isfinite(signal).all():
-        sample, channel = np.argwhere(~np.isfinite(signal))[0]
-        raise ValueError(
-            f"`signal` must be finite. Got {signal[sample, channel]} at sample {sample} of channel {channel} instead. "
-            "Remove these samples, or interpolate them."
-        )
-    return signal
-
-
-def _times(times: ArrayLike) -> np.ndarray:
-    if np.ndim(times) == 0:
-        check_int("times", times, 2)
-    times = np.asarray(times, float)
-    if times.ndim == 0:
-        return np.arange(float(times))
-    if times.ndim != 1 or len(times) < 2 or not (np.diff(times) > 0).all():
-        raise ValueError(
-            f"`times` must be at least two increasing times, or the number of rows. Got shape {times.shape} instead. "
-            "Pass one run at a time, sorted."
-        )
-    return times

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from nsac._checks import check_choice
-from nsac.lab.driving.errors import CodecMissing
 from nsac.lab.driving.policy import Decision
-from nsac.lab.driving.world import World
+from nsac.lab.driving.world import INSTALL, DrivingError, World
 
 ZOOM, BAR_WIDTH = 4, 40
 """Pixels per pixel of the simulator, and width of the bar in pixels."""
@@ -19,13 +18,12 @@ BORDERS = {"slow": (240, 220, 60), "hand over": (220, 50, 50)}
 """Colour of the border while a supervisor acts."""
 
 
-class Film:
-    """Collects pictures of a lap; pass it as `watch`.
+class CodecMissing(DrivingError):
+    """A picture or film cannot be written."""
 
-    Args:
-        threshold: of a supervisor, marked on the bar.
-        every: one picture per so many actions.
-    """
+
+class Film:
+    """Collects a picture per `every` actions of a lap, with a supervisor's threshold on the bar; pass it as `watch`."""
 
     def __init__(self, threshold: float | None = None, every: int = 2):
         self.threshold, self.every = threshold, every
@@ -41,18 +39,16 @@ class Film:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write a GIF or an MP4, by the suffix of the name."""
-        path = Path(path)
-        check_choice("suffix of a film", path.suffix.lower(), (".gif", ".mp4"))
+        path, writers = Path(path), {".gif": _write_gif, ".mp4": _write_mp4}
+        check_choice("suffix of a film", path.suffix.lower(), tuple(writers))
         path.parent.mkdir(parents=True, exist_ok=True)
-        write = _write_gif if path.suffix.lower() == ".gif" else _write_mp4
-        write(path, self.pictures, self._seconds * self.every)
+        writers[path.suffix.lower()](path, self.pictures, self._seconds * self.every)
 
 
 def picture(colour: np.ndarray, decision: Decision, mode: str, threshold: float | None) -> np.ndarray:
     """The simulator's picture, with the bar at its right: the aleatoric share below, the epistemic share above it."""
     view = colour.repeat(ZOOM, 0).repeat(ZOOM, 1)
     if mode in BORDERS:
-        view = view.copy()
         for edge in (np.s_[:ZOOM], np.s_[-ZOOM:], np.s_[:, :ZOOM], np.s_[:, -ZOOM:]):
             view[edge] = BORDERS[mode]
     height = len(view)
@@ -71,7 +67,7 @@ def _write_gif(path: Path, pictures: list[np.ndarray], seconds: float) -> None:
     try:
         from PIL import Image
     except ImportError as err:
-        raise CodecMissing(f"A GIF needs pillow ({err}). Install it: `pip install 'nsac[drive]'`.") from None
+        raise CodecMissing(f"A GIF needs pillow ({err}). {INSTALL}") from None
     first, *others = [Image.fromarray(each).quantize(64) for each in pictures]
     first.save(path, save_all=True, append_images=others, duration=round(1000 * seconds), loop=0)
 
@@ -82,13 +78,10 @@ def _write_mp4(path: Path, pictures: list[np.ndarray], seconds: float) -> None:
 
         get_ffmpeg_exe()
     except (ImportError, RuntimeError) as err:
-        raise CodecMissing(
-            f"An MP4 needs ffmpeg ({err}). Install it: `pip install 'nsac[drive]'`, or write a .gif."
-        ) from None
+        raise CodecMissing(f"An MP4 needs ffmpeg ({err}). {INSTALL} Or write a .gif.") from None
     height, width, _ = pictures[0].shape
-    writer = write_frames(
-        str(path), (width, height), fps=round(1 / seconds), macro_block_size=8, ffmpeg_log_level="error"
-    )
+    fps = round(1 / seconds)
+    writer = write_frames(str(path), (width, height), fps=fps, macro_block_size=8, ffmpeg_log_level="error")
     try:
         writer.send(None)
         for each in pictures:

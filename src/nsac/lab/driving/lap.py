@@ -8,8 +8,8 @@ import numpy as np
 
 from nsac.lab.driving.expert import Expert
 from nsac.lab.driving.policy import Decision, FrameHistory
-from nsac.lab.driving.track import Track
-from nsac.lab.driving.world import DONE, PLAIN, Colours, World
+from nsac.lab.driving.supervisor import UncertaintySupervisor
+from nsac.lab.driving.world import DONE, PLAIN, Colours, Track, World
 
 MAX_ACTIONS = 1200
 """Actions of a lap at most, about three times what the expert needs."""
@@ -18,31 +18,16 @@ MAX_OFF_ROAD_ACTIONS = 50
 
 Stopwatch = Callable[[World, Decision, str], None]
 """Called before each action with the world, the decision and who decided."""
+_Drive = Generator[np.ndarray, Decision | None, "Lap"]
+"""Yields the latest frames and receives decisions, None for the expert's; returns the lap."""
 
 
 class Policy(Protocol):
-    """Chooses actions from frames alone."""
+    """Chooses the action in each of several laps from their latest frames alone, (laps, lookback, 84, 84)."""
 
     @property
-    def lookback(self) -> int:
-        """Number of frames a decision is made from."""
-        ...
-
-    def decide(self, frames: np.ndarray) -> list[Decision]:
-        """The action in each of several laps, from their latest frames, (laps, lookback, 84, 84)."""
-        ...
-
-
-class Supervisor(Protocol):
-    """May replace the action of a policy."""
-
-    def reset(self) -> None:
-        """Begin a new lap."""
-        ...
-
-    def choose_action(self, decision: Decision, speed: float, expert: np.ndarray) -> tuple[np.ndarray, str]:
-        """The action to take, and who or what decided it."""
-        ...
+    def lookback(self) -> int: ...  # noqa: D102
+    def decide(self, frames: np.ndarray) -> list[Decision]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -51,29 +36,19 @@ class Lap:
 
     seed: int
     colours: Colours
-    finished: bool
-    """whether 95 % of the tiles were visited"""
-    visited: float
-    """share of the tiles"""
-    track: np.ndarray
-    """(points, 2), centreline"""
+    finished: bool  # whether 95 % of the tiles were visited
+    visited: float  # share of the tiles
+    track: np.ndarray  # (points, 2), centreline
     half_width: float
-    seconds: float
-    """of one action"""
-    positions: np.ndarray
-    """(n, 2)"""
-    distances: np.ndarray
-    """(n,), to the centreline"""
+    seconds: float  # of one action
+    positions: np.ndarray  # (n, 2)
+    distances: np.ndarray  # (n,), to the centreline
     speeds: np.ndarray
-    actions: np.ndarray
-    """(n, 3), steering, throttle and brake, as the policy chose them"""
-    expert: np.ndarray
-    """(n, 3), the expert's actions in the same states"""
+    actions: np.ndarray  # (n, 3), steering, throttle and brake, as the policy chose them
+    expert: np.ndarray  # (n, 3), the expert's actions in the same states
     aleatoric: np.ndarray
-    epistemic: np.ndarray
-    """(n, 3), variances"""
-    modes: tuple[str, ...]
-    """who decided: `"drive"`, or the reaction of a supervisor"""
+    epistemic: np.ndarray  # (n, 3), variances
+    modes: tuple[str, ...]  # who decided: `"drive"`, or the reaction of a supervisor
 
     def __len__(self) -> int:
         return len(self.distances)
@@ -87,7 +62,7 @@ class Lap:
     def on_road(self) -> int:
         """Number of actions before the car left the road for good; all of them if it did not."""
         off = self.distances > self.half_width
-        if self.finished or not off.any() or not off[-1]:
+        if self.finished or not off[-1]:
             return len(self)
         return int(np.flatnonzero(~off)[-1]) + 1 if (~off).any() else 0
 
@@ -130,14 +105,10 @@ class Lap:
 class Start:
     """Initial conditions of a lap."""
 
-    seed: int
-    """of the track"""
+    seed: int  # of the track
     colours: Colours = PLAIN
-    """of the field"""
-    supervisor: Supervisor | None = None
-    """may replace the actions of the policy"""
-    watch: Stopwatch | None = None
-    """called before each action"""
+    supervisor: UncertaintySupervisor | None = None  # may replace the actions of the policy
+    watch: Stopwatch | None = None  # called before each action
 
 
 def drive_lap(
@@ -145,92 +116,60 @@ def drive_lap(
     policy: Policy | None,
     seed: int,
     colours: Colours = PLAIN,
-    supervisor: Supervisor | None = None,
+    supervisor: UncertaintySupervisor | None = None,
     watch: Stopwatch | None = None,
     limit: int = MAX_ACTIONS,
 ) -> Lap:
-    """Drive until 95 % of the tiles are visited, the car is off the road for two seconds, or the time is up.
-
-    Args:
-        world: the simulator.
-        policy: sees frames only; None for the expert, which uses the track.
-        seed: of the track.
-        colours: of the field.
-        supervisor: may replace the actions of the policy.
-        watch: called before each action.
-        limit: actions at most.
-    """
-    (lap,) = drive_laps([world], policy, [Start(seed, colours, supervisor, watch)], limit=limit)
-    return lap
+    """A lap, until 95 % of the tiles are visited, the car is off the road for two seconds, or the time is up."""
+    return drive_laps([world], policy, [Start(seed, colours, supervisor, watch)], limit=limit)[0]
 
 
 def drive_laps(
     worlds: Sequence[World],
     policy: Policy | None,
     starts: Sequence[Start],
-    report: Callable[[Lap], None] | None = None,
+    report: Callable[[Lap], None] = lambda lap: None,
     limit: int = MAX_ACTIONS,
 ) -> list[Lap]:
     """Many laps, as many at a time as there are worlds: a batch of decisions costs little more than one.
 
-    Args:
-        worlds: simulators; one whose lap has ended takes the next.
-        policy: sees frames only; None for the expert, which uses the track.
-        starts: one per lap.
-        report: called with each lap when it ends.
-        limit: actions of a lap at most.
+    A world whose lap has ended takes the next. Without a policy the expert drives, which uses the track. `report` is
+    called with each lap when it ends, and a lap has at most `limit` actions.
     """
     waiting, laps = list(enumerate(starts))[::-1], {}
     lookback = 1 if policy is None else policy.lookback
 
-    def begin(world: World) -> _RunningLap:
+    def begin(world: World) -> tuple[int, World, _Drive, np.ndarray]:
         number, start = waiting.pop()
-        return _RunningLap(number, world, _drive(world, start, limit), lookback)
+        drive = _drive(world, start, lookback, limit)
+        return number, world, drive, next(drive)
 
     running = [begin(world) for world in worlds[: len(starts)]]
     while running:
-        frames = np.stack([lap.frames for lap in running])
+        frames = np.stack([latest for *_, latest in running])
         decisions = [None] * len(running) if policy is None else policy.decide(frames)
         remaining = []
-        for current, decision in zip(running, decisions, strict=True):
-            lap = current.step(decision)
-            if lap is None:
-                remaining.append(current)
-                continue
-            laps[current.number] = lap
-            if waiting:
-                remaining.append(begin(current.world))
-            if report is not None:
-                report(lap)
+        for (number, world, drive, _), decision in zip(running, decisions, strict=True):
+            try:
+                remaining.append((number, world, drive, drive.send(decision)))
+            except StopIteration as end:
+                laps[number] = end.value
+                if waiting:
+                    remaining.append(begin(world))
+                report(end.value)
         running = remaining
     return [laps[number] for number in range(len(laps))]
 
 
-class _RunningLap:
-    """A lap while it is driven."""
-
-    def __init__(self, number: int, world: World, drive: Generator[np.ndarray, Decision | None, Lap], lookback: int):
-        self.number, self.world, self.drive, self.history = number, world, drive, FrameHistory(lookback)
-        self.frames = self.history.add(next(drive))
-
-    def step(self, decision: Decision | None) -> Lap | None:
-        """Take one action; the lap if it has ended."""
-        try:
-            self.frames = self.history.add(self.drive.send(decision))
-        except StopIteration as end:
-            return end.value
-        return None
-
-
-def _drive(world: World, start: Start, limit: int) -> Generator[np.ndarray, Decision | None, Lap]:
-    """Yields frames and receives decisions, None for the expert's; returns the lap."""
+def _drive(world: World, start: Start, lookback: int, limit: int) -> _Drive:
     frame, rows, off_road = world.start(start.seed, start.colours), [], 0
+    history = FrameHistory(lookback)
     expert = Expert(world)
     if start.supervisor is not None:
         start.supervisor.reset()
     while world.visited < DONE and not world.over and off_road < MAX_OFF_ROAD_ACTIONS and len(rows) < limit:
         advice = expert.act()
-        decision = (yield frame) or Decision(advice, np.zeros(3), np.zeros(3))
+        decision = (yield history.add(frame)) or Decision(advice, np.zeros(3), np.zeros(3))
         action, mode = decision.action, "drive"
         if start.supervisor is not None:
             action, mode = start.supervisor.choose_action(decision, world.speed, advice)
@@ -242,16 +181,7 @@ def _drive(world: World, start: Start, limit: int) -> Generator[np.ndarray, Deci
         rows.append((*state, decision.action, advice, decision.aleatoric, decision.epistemic, mode))
         frame = world.step(action)
     *columns, modes = zip(*rows, strict=True)
-    names = ("positions", "distances", "speeds", "actions", "expert", "aleatoric", "epistemic")
-    arrays: dict[str, Any] = {name: np.array(column) for name, column in zip(names, columns, strict=True)}
-    return Lap(
-        seed=start.seed,
-        colours=start.colours,
-        finished=world.visited >= DONE,
-        visited=world.visited,
-        track=world.track.points,
-        half_width=world.track.half_width,
-        seconds=world.seconds,
-        modes=modes,
-        **arrays,
-    )
+    track, visited = world.track, world.visited
+    about = start.seed, start.colours, visited >= DONE, visited, track.points, track.half_width, world.seconds
+    values: list[Any] = [*about, *map(np.array, columns), modes]  # in the order of the fields
+    return Lap(*values)

@@ -1,17 +1,24 @@
-"""A driving policy in the running Udacity simulator."""
+"""A driving policy in the running Udacity simulator: socket.io events in engine.io messages over a websocket.
+
+The simulator is the client. It requests `EIO=4` but uses version 3: it pings the server (`2`) and waits for the
+message that it is connected (`40`). `docs/decisions/0008-simulator-protocol.md` has the reasons for our own messages.
+"""
 
 import base64
-import binascii
+import json
+import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from threading import Thread
 from typing import Any
 
-from nsac.lab.driving import protocol
-from nsac.lab.driving.errors import DrivingError
 from nsac.lab.driving.policy import DrivingPolicy, FrameHistory
+from nsac.lab.driving.world import INSTALL, DrivingError
 from nsac.lab.tasks.udacity import FrameError, decode, prepare
 
+PORT = 4567
+MAX_MESSAGE_BYTES = 1 << 20
+"""Bytes of a message at most; a frame has about 15,000."""
 THROTTLE_GAIN = 0.15
 """Throttle per mile per hour too slow."""
 UNCERTAIN_SPEED_FACTOR = 0.5
@@ -26,15 +33,11 @@ class Control:
 
     steering: float
     throttle: float
-    speed: float
-    """miles per hour"""
+    speed: float  # miles per hour
     aleatoric: float
-    epistemic: float
-    """variances of the steering"""
-    sure: bool
-    """whether the uncertainty was below the threshold"""
-    error: str = ""
-    """why the frame could not be used; then the steering is kept, without throttle"""
+    epistemic: float  # variances of the steering
+    sure: bool  # whether the uncertainty was below the threshold
+    error: str = ""  # why the frame could not be used; then the steering is kept, without throttle
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -56,21 +59,23 @@ class TelemetryDriver:
         policy: DrivingPolicy,
         speed: float = 15.0,
         threshold: float | None = None,
-        report: Callable[[Control], None] | None = None,
+        report: Callable[[Control], None] = lambda control: None,
     ):
         self.policy, self.speed, self.threshold, self.report = policy, speed, threshold, report
         self._history = FrameHistory(policy.lookback)
         self._steering, self._unreadable = 0.0, 0
 
-    def answer(self, event: protocol.Event) -> str | None:
+    def answer(self, message: str | bytes) -> str | None:
         """The message to send back, if any; telemetry without a frame means that a person drives."""
-        if event.name != "telemetry":
+        if isinstance(message, str) and message.startswith("2"):
+            return "3" + message[1:]  # a ping gets its pong
+        name, data = parse_event(message) or (None, None)
+        if name != "telemetry":
             return None
-        if not isinstance(event.data, dict) or "image" not in event.data:
-            return protocol.event("manual", {})
-        control = self.decide(event.data)
-        if self.report is not None:
-            self.report(control)
+        if not isinstance(data, dict) or "image" not in data:
+            return write_event("manual", {})
+        control = self.decide(data)
+        self.report(control)
         return steer(control.steering, control.throttle)
 
     def decide(self, data: dict[str, Any]) -> Control:
@@ -79,59 +84,67 @@ class TelemetryDriver:
         try:
             jpeg = base64.b64decode(data["image"], validate=True)
             frame = prepare(decode(jpeg, "The frame of the simulator"))
-        except (FrameError, binascii.Error, ValueError, TypeError) as err:
+        except (FrameError, ValueError, TypeError) as err:  # base64 has its own kind of ValueError
             self._unreadable += 1
             if self._unreadable >= MAX_UNREADABLE_FRAMES:
-                raise DrivingError(
-                    f"{MAX_UNREADABLE_FRAMES} frames in a row could not be read. The last: {err}"
-                ) from None
+                raise DrivingError(f"{self._unreadable} frames in a row could not be read. The last: {err}") from None
             return Control(self._steering, 0.0, speed, 0.0, 0.0, False, str(err))
         self._unreadable = 0
         (decision,) = self.policy.decide(self._history.add(frame)[None])
         sure = self.threshold is None or decision.steering_std <= self.threshold
         target = self.speed * (1.0 if sure else UNCERTAIN_SPEED_FACTOR)
-        self._steering = _clip(float(decision.action[0]))
-        throttle = _clip(THROTTLE_GAIN * (target - speed))
+        self._steering = max(-1.0, min(1.0, float(decision.action[0])))
+        throttle = max(-1.0, min(1.0, THROTTLE_GAIN * (target - speed)))
         aleatoric, epistemic = float(decision.aleatoric[0]), float(decision.epistemic[0])
         return Control(self._steering, throttle, speed, aleatoric, epistemic, sure)
 
 
+def write_event(name: str, data: Any) -> str:
+    """An event as a message."""
+    return "42" + json.dumps([name, data], separators=(",", ":"))
+
+
+def parse_event(message: str | bytes) -> tuple[str, Any] | None:
+    """Name and data of the event in a message; None for connections, other namespaces and malformed messages."""
+    if not isinstance(message, str) or not message.startswith("42"):
+        return None
+    try:
+        content = json.loads(message[2:].lstrip("0123456789"))  # a number requests an acknowledgement
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(content, list) or not content or not isinstance(content[0], str):
+        return None
+    return content[0], content[1] if len(content) > 1 else None
+
+
 def steer(angle: float, throttle: float) -> str:
     """The message that moves the car."""
-    return protocol.event("steer", {"steering_angle": f"{angle:.6f}", "throttle": f"{throttle:.6f}"})
+    return write_event("steer", {"steering_angle": f"{angle:.6f}", "throttle": f"{throttle:.6f}"})
 
 
 def serve(
-    driver: TelemetryDriver,
-    host: str = "127.0.0.1",
-    port: int = protocol.PORT,
-    ready: Callable[[int], None] | None = None,
+    driver: TelemetryDriver, host: str = "127.0.0.1", port: int = PORT, ready: Callable[[int], None] = lambda port: None
 ) -> None:
     """Wait for the simulator and drive until its connection is closed.
 
-    Args:
-        driver: answers its messages.
-        host, port: where to listen; port 0 takes a free one.
-        ready: called with the port when the simulator can be started.
+    Port 0 takes a free one; `ready` is called with the port when the simulator can be started.
     """
     try:
         from websockets.exceptions import ConnectionClosed
         from websockets.sync.server import ServerConnection
         from websockets.sync.server import serve as listen
     except ImportError as err:
-        raise DrivingError(
-            f"The simulator needs websockets ({err}). Install it: `pip install 'nsac[drive]'`."
-        ) from None
+        raise DrivingError(f"The simulator needs websockets ({err}). {INSTALL}") from None
     failed: list[DrivingError] = []
 
     def handle(connection: ServerConnection) -> None:
         try:
-            for message in protocol.greeting():
-                connection.send(message)
+            session = {"sid": uuid.uuid4().hex, "upgrades": [], "pingInterval": 25_000, "pingTimeout": 60_000}
+            connection.send("0" + json.dumps(session))  # the session is open
+            connection.send("40")  # and connected
             connection.send(steer(0.0, 0.0))  # the simulator sends no telemetry before it receives a command
             for message in connection:
-                event = protocol.parse(message)
-                answer = protocol.reply(message) if event is None else driver.answer(event)
+                answer = driver.answer(message)
                 if answer is not None:
                     connection.send(answer)
         except ConnectionClosed:
@@ -142,26 +155,20 @@ def serve(
             Thread(target=server.shutdown).start()  # it waits until this handler has returned
 
     try:
-        server = listen(handle, host, port, max_size=protocol.MAX_MESSAGE_BYTES, compression=None)
+        server = listen(handle, host, port, max_size=MAX_MESSAGE_BYTES, compression=None)
     except OSError as err:
         raise DrivingError(
             f"Port {port} of {host} cannot be used ({err}). Stop the program that uses it, or name another port."
         ) from None
     with server:
-        if ready is not None:
-            ready(server.socket.getsockname()[1])
+        ready(server.socket.getsockname()[1])
         server.serve_forever()
     if failed:
         raise failed[0]
 
 
-def _clip(value: float) -> float:
-    return max(-1.0, min(1.0, value))
-
-
 def _number(value: Any) -> float:
-    """The simulator writes numbers as text, in some countries with a comma."""
-    try:
+    try:  # the simulator writes numbers as text, in some countries with a comma
         return float(str(value).replace(",", "."))
     except ValueError:
         return 0.0

@@ -1,9 +1,10 @@
-"""A driving policy: a fitted method that turns frames into an action with its uncertainty; and its model folder."""
+"""A driving policy: a fitted method that turns frames into an action with its uncertainty; its training and folder."""
 
 import os
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -11,18 +12,19 @@ import torch
 from torch import Tensor
 
 from nsac.estimators.files import ModelError, read_model, write_model
-from nsac.lab.driving.errors import DrivingError
-from nsac.lab.grid.config import RunConfig
+from nsac.lab.driving.world import DrivingError
+from nsac.lab.grid.config import RunConfig, run_config
+from nsac.lab.grid.run import run_fitted
+from nsac.lab.grid.store import RESULTS, Record, Store
 from nsac.lab.tasks import carracing, udacity
-from nsac.lab.tasks.base import Task
 from nsac.methods import AbstractMethod, FrameProblem, problem_from_dict
+from nsac.training import Progress
 from nsac.uncertainty import Prediction, VarianceScale
 
 NETWORK_INPUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "carracing": carracing.network_input,
     "udacity": udacity.network_input,
 }
-"""From the frames of each task to the input of its network."""
 CLASS_NAMES = ("DrivingPolicy", "Pilot")
 """Names of the class in a model folder: the one that is written, and the one that earlier versions wrote."""
 
@@ -31,11 +33,9 @@ CLASS_NAMES = ("DrivingPolicy", "Pilot")
 class Decision:
     """The action a policy chooses, and its uncertainty."""
 
-    action: np.ndarray
-    """steering, throttle and brake; or steering alone"""
+    action: np.ndarray  # steering, throttle and brake; or steering alone
     aleatoric: np.ndarray
-    epistemic: np.ndarray
-    """variances of each"""
+    epistemic: np.ndarray  # variances of each
 
     @property
     def steering_std(self) -> float:
@@ -44,11 +44,7 @@ class Decision:
 
 
 class FrameHistory:
-    """The latest frames of a drive; at its start, the first frame is repeated.
-
-    Args:
-        lookback: number of frames.
-    """
+    """The `lookback` latest frames of a drive; at its start, the first frame is repeated."""
 
     def __init__(self, lookback: int):
         self.lookback = lookback
@@ -75,12 +71,6 @@ class DrivingPolicy:
         self.calibration = calibration
         self.task = config.task.partition("-")[0]  # without the size of the recording
 
-    @classmethod
-    def of(cls, method: AbstractMethod, task: Task, config: RunConfig, calibration: VarianceScale) -> "DrivingPolicy":
-        """The policy of a run of the benchmark."""
-        shift, scale = task.test.unit(torch.arange(1))
-        return cls(method, shift.float(), scale.float(), config, calibration.scale.float())
-
     @property
     def name(self) -> str:
         """Of its method."""
@@ -98,7 +88,7 @@ class DrivingPolicy:
     def decide(self, frames: np.ndarray) -> list[Decision]:
         """The action in each of several drives, from their latest frames, (B, lookback, ...)."""
         p = self.predict(self.network_input(frames))
-        columns = [p.mean.double().numpy(), p.aleatoric.double().numpy(), p.epistemic.double().numpy()]
+        columns = [column.double().numpy() for column in (p.mean, p.aleatoric, p.epistemic)]
         return [Decision(*row) for row in zip(*columns, strict=True)]
 
     def predict(self, x: Tensor) -> Prediction:
@@ -116,12 +106,7 @@ class DrivingPolicy:
 
 
 def load_policy(folder: str | os.PathLike, task: str | None = None) -> DrivingPolicy:
-    """A policy from the folder its `save` wrote; a folder that is damaged or holds another model is a `ModelError`.
-
-    Args:
-        folder: of the policy.
-        task: the task it must have been trained on; None for any.
-    """
+    """A policy from the folder its `save` wrote, trained on `task` unless that is None; otherwise an error."""
     facts, tensors = read_model(folder)
     if facts.get("class") not in CLASS_NAMES:
         raise ModelError(f"The model in {folder} is a {facts.get('class')!r}, not a driving policy.")
@@ -138,3 +123,30 @@ def load_policy(folder: str | os.PathLike, task: str | None = None) -> DrivingPo
     if task is not None and policy.task != task:
         raise DrivingError(f"The model in {folder} was trained on {policy.task}, not {task}. Name another.")
     return policy
+
+
+def train_policy(
+    task: str,
+    method: str,
+    seed: int,
+    folder: str | os.PathLike,
+    results: str | os.PathLike = RESULTS,
+    report: Callable[[Progress], None] | None = None,
+) -> tuple[DrivingPolicy, Record]:
+    """Train a policy for `"carracing"` or `"udacity"` and save it, with the record of its scores on held-out frames.
+
+    A policy in `folder` and a record in `results` with the same configuration are read, not made again. `report` is
+    called after each training step.
+    """
+    config, store = run_config(task, "sound", method, seed), Store(Path(results))
+    if Path(folder).is_dir() and config.name in store:
+        policy = load_policy(folder, task)
+        if policy.config == config:
+            return policy, store.read(config.name)
+    outcome = run_fitted(config, report)
+    shift, scale = outcome.task.test.unit(torch.arange(1))
+    calibration = outcome.calibration.scale.float()
+    policy = DrivingPolicy(outcome.method, shift.float(), scale.float(), config, calibration)
+    policy.save(folder)
+    store.write(outcome.record)
+    return policy, outcome.record

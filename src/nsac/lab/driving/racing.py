@@ -13,6 +13,9 @@ GRASS_CELLS = 20
 """Patches of grass are on every other cell of a grid from -20 to 20."""
 WINDOW = car_racing.WINDOW_W, car_racing.WINDOW_H
 SMALL = car_racing.STATE_W, car_racing.STATE_H
+_CELLS = car_racing.GRASS_DIM * np.arange(-GRASS_CELLS, GRASS_CELLS, 2)
+_CORNERS = np.array([(1, 0), (0, 0), (0, 1), (1, 1)])
+_PATCHES = np.stack(np.meshgrid(_CELLS, _CELLS, indexing="ij"), -1).reshape(-1, 1, 2) + car_racing.GRASS_DIM * _CORNERS
 View = tuple[float, tuple[float, float], float]
 """Pixels per unit of length, position of the origin in pixels, and rotation of the world."""
 
@@ -61,21 +64,10 @@ class Racing(car_racing.CarRacing):
             self._draw_colored_polygon(self.surf, corners, self.bg_color, *view, clip=False)
         if getattr(self, "_drawn", None) is not self.road_poly:  # a new track
             self._drawn, self._corners = self.road_poly, np.array([poly for poly, _ in self.road_poly])
-        for _, corners in _visible(_PATCHES, *view):
+        for _, corners in _visible(_PATCHES, view):
             _draw(self.surf, corners, self.grass_color)
-        for i, corners in _visible(self._corners, *view):
+        for i, corners in _visible(self._corners, view):
             _draw(self.surf, corners, [int(c) for c in self.road_poly[i][1]])  # it changes when a tile is visited
-
-
-def _patches() -> np.ndarray:
-    at = car_racing.GRASS_DIM * np.arange(-GRASS_CELLS, GRASS_CELLS, 2)
-    grid_x, grid_y = np.meshgrid(at, at, indexing="ij")
-    x, y = grid_x.reshape(-1, 1), grid_y.reshape(-1, 1)
-    d = car_racing.GRASS_DIM
-    return np.stack([np.hstack([x + d, x, x, x + d]), np.hstack([y, y, y + d, y + d])], -1)
-
-
-_PATCHES = _patches()
 
 
 def _draw(surface: pygame.Surface, corners: list, colour) -> None:
@@ -83,13 +75,10 @@ def _draw(surface: pygame.Surface, corners: list, colour) -> None:
     gfxdraw.filled_polygon(surface, corners, colour)
 
 
-def _visible(
-    polygons: np.ndarray, zoom: float, translation: tuple[float, float], angle: float
-) -> list[tuple[int, list]]:
-    """Numbers and corners in pixels of the polygons that the environment draws and that are in the window.
-
-    The environment draws all polygons with a corner in or near the window, most of which change no pixel.
-    """
+def _visible(polygons: np.ndarray, view: View) -> list[tuple[int, list]]:
+    # Numbers and corners in pixels of the polygons that the environment draws and that are in the window. The
+    # environment draws all polygons with a corner in or near the window, most of which change no pixel.
+    zoom, translation, angle = view
     c, s = math.cos(angle), math.sin(angle)
     x = (polygons[..., 0] * c - polygons[..., 1] * s) * zoom + translation[0]
     y = (polygons[..., 0] * s + polygons[..., 1] * c) * zoom + translation[1]

@@ -6,15 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nsac.lab.grid.config import NEURAL, RunConfig
 from nsac.lab.grid.run import provenance
-from nsac.lab.grid.sheet import Image, Section, Sheet, Spread
+from nsac.lab.grid.sheet import Image, Section, Sheet, Spread, spread
 from nsac.lab.grid.store import AbstractRecord, AbstractStore, config_key, finite
-
-RESULTS = Path("results/driving")
-"""Default folder of the records."""
 
 SHOWN = {
     "carracing": {
@@ -51,18 +46,13 @@ PICTURES = {
 class DriveRecord(AbstractRecord):
     """The result of one test of a policy. Its config is that of the test and of the run that trained the policy."""
 
-    task: str
-    """`"carracing"` or `"udacity"`"""
-    test: str
-    """`"trials"`: closed loop; `"mountain"`: another track"""
+    task: str  # `"carracing"` or `"udacity"`
+    test: str  # `"trials"`: closed loop; `"mountain"`: another track
     method: str
-    seed: int
-    """of the run that trained the policy"""
+    seed: int  # of the run that trained the policy
     measures: dict[str, float | None]
-    details: dict[str, Any]
-    """per lap"""
-    seconds: float
-    """of CPU"""
+    details: dict[str, Any]  # per lap
+    seconds: float  # of CPU
 
     @property
     def name(self) -> str:
@@ -78,7 +68,7 @@ def make_record(
     config = _config(run, settings)
     return DriveRecord(
         task=run.task, test=test, method=run.method, seed=run.seed, key=config_key(config), config=config,
-        measures=to_plain(measures), details=to_plain(details), seconds=seconds, **provenance(),
+        measures=_to_plain(measures), details=_to_plain(details), seconds=seconds, **provenance(),
     )  # fmt: skip
 
 
@@ -92,9 +82,6 @@ class DriveStore(AbstractStore[DriveRecord]):
 
     kind, format, command = DriveRecord, "nsac-drive", "nsac drive test"
 
-    def __init__(self, folder: str | Path = RESULTS):
-        super().__init__(folder)
-
     def of(self, test: str) -> list[DriveRecord]:
         """Records of one test."""
         return [record for record in self.records() if record.test == test]
@@ -102,16 +89,16 @@ class DriveStore(AbstractStore[DriveRecord]):
 
 def table_rows(records: Iterable[DriveRecord]) -> list[dict[str, Any]]:
     """One row per task, test, method and measure: mean and standard deviation over seeds, and their number."""
-    collected: dict[tuple[str, str, str], list[DriveRecord]] = {}
+    collected: dict[tuple[str, str, int, str], list[DriveRecord]] = {}
     for record in records:
-        collected.setdefault((record.task, record.test, record.method), []).append(record)
+        rank = NEURAL.index(record.method) if record.method in NEURAL else len(NEURAL)
+        collected.setdefault((record.task, record.test, rank, record.method), []).append(record)
     rows = []
-    for (task, test, method), some in sorted(collected.items(), key=lambda item: _order(*item[0])):
+    for (task, test, _, method), some in sorted(collected.items()):
         for metric in dict.fromkeys(name for record in some for name in record.measures):
             values = [v for v in (record.measures.get(metric) for record in some) if v is not None]
             about = {"task": task, "test": test, "method": method, "metric": metric, "n": len(some)}
-            mean = float(np.mean(values)) if values else None
-            rows.append({**about, "mean": mean, "std": float(np.std(values, ddof=1)) if len(values) > 1 else None})
+            rows.append(about | spread(values)._asdict())
     return rows
 
 
@@ -132,12 +119,7 @@ def sheets(records: Iterable[DriveRecord]) -> list[Sheet]:
 
 
 def section(records: Iterable[DriveRecord], folder: Path) -> Section:
-    """The driving section of the report, with the pictures that `nsac drive figure` and `saliency` wrote.
-
-    Args:
-        records: at least one.
-        folder: of the pictures.
-    """
+    """The driving section of the report, with the pictures in `folder` of `nsac drive figure` and `saliency`."""
     drawn = [(name, caption, folder / f"{name}.png") for name, caption in PICTURES.items()]
     images = [Image(name, caption, path.read_bytes()) for name, caption, path in drawn if path.is_file()]
     text = (
@@ -149,13 +131,8 @@ def section(records: Iterable[DriveRecord], folder: Path) -> Section:
 
 
 def _config(run: RunConfig, settings: dict[str, Any]) -> dict[str, Any]:
-    return to_plain({"test": settings, "run": run.to_dict()})
+    return _to_plain({"test": settings, "run": run.to_dict()})
 
 
-def _order(task: str, test: str, method: str) -> tuple:
-    return task, test, NEURAL.index(method) if method in NEURAL else len(NEURAL), method
-
-
-def to_plain(value: Any) -> Any:
-    """The value after a round trip through JSON: lists for tuples, None for numbers that are not finite."""
-    return json.loads(json.dumps(finite(value)))
+def _to_plain(value: Any) -> Any:
+    return json.loads(json.dumps(finite(value)))  # lists for tuples, None for numbers that are not finite

@@ -2,13 +2,15 @@
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from nsac._checks import check_choice
-from nsac.lab.driving.lap import Lap
 from nsac.lab.driving.policy import Decision
+
+if TYPE_CHECKING:
+    from nsac.lab.driving.lap import Lap
 
 AVERAGED_ACTIONS = 8
 """Actions over which the uncertainty is averaged, a third of a second: a single frame does not cause a reaction."""
@@ -22,6 +24,7 @@ PEDAL_GAIN, MAX_EXCESS = 0.05, 8.0
 """Throttle and brake per unit of speed too low or too high, and the largest excess that is braked for."""
 
 Reaction = Literal["slow", "hand over"]
+REACTIONS: tuple[Reaction, ...] = get_args(Reaction)
 
 
 class UncertaintySupervisor:
@@ -34,7 +37,7 @@ class UncertaintySupervisor:
     """
 
     def __init__(self, threshold: float, reaction: Reaction = "hand over"):
-        check_choice("reaction", reaction, ("slow", "hand over"))
+        check_choice("reaction", reaction, REACTIONS)
         self.threshold, self.reaction = threshold, reaction
         self.reset()
 
@@ -55,10 +58,10 @@ class UncertaintySupervisor:
         return limit_speed(decision.action, speed), "slow"
 
 
-def limit_speed(action: np.ndarray, speed: float, limit: float = SLOW_SPEED) -> np.ndarray:
-    """The same steering, with throttle and brake that keep to a speed limit."""
+def limit_speed(action: np.ndarray, speed: float) -> np.ndarray:
+    """The same steering, with throttle and brake that keep to `SLOW_SPEED`."""
     steering, throttle, brake = action
-    excess = speed - limit
+    excess = speed - SLOW_SPEED
     if excess > 0:
         brake = max(brake, PEDAL_GAIN * min(excess, MAX_EXCESS))
     return np.array([steering, min(throttle, max(0.0, -PEDAL_GAIN * excess)), brake])
@@ -71,7 +74,7 @@ def moving_average(std: np.ndarray) -> np.ndarray:
     return np.convolve(std, np.full(AVERAGED_ACTIONS, 1 / AVERAGED_ACTIONS), "valid")
 
 
-def calibrate_threshold(laps: Sequence[Lap], level: float = THRESHOLD_LEVEL) -> float:
+def calibrate_threshold(laps: "Sequence[Lap]", level: float = THRESHOLD_LEVEL) -> float:
     """The uncertainty that held-out laps exceed for at most 1 - `level` of the time.
 
     The rank is that of split conformal prediction, so the guarantee carries over to another lap of the same kind, as
@@ -83,6 +86,6 @@ def calibrate_threshold(laps: Sequence[Lap], level: float = THRESHOLD_LEVEL) -> 
     return float(found[min(int(np.ceil(level * (len(found) + 1))), len(found)) - 1])
 
 
-def would_react(lap: Lap, threshold: float) -> bool:
+def would_react(lap: "Lap", threshold: float) -> bool:
     """Whether a supervisor would have acted on a lap that was driven without one."""
     return bool((moving_average(lap.steering_std) > threshold).any())

@@ -1,15 +1,25 @@
-"""Closed-loop tests: laps on unseen tracks, on the same tracks in other colours, and with a supervisor."""
+"""Tests of driving policies.
 
+CarRacing: laps on unseen tracks, on the same tracks in other colours, and with a supervisor. Udacity: a policy trained
+on the lake track, evaluated on the lake and on the mountain track.
+"""
+
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nsac._checks import check_choice, check_int
+from nsac.lab.datasets.udacity import Drive, load_drive
 from nsac.lab.driving.lap import Lap, Policy, Start, drive_laps
+from nsac.lab.driving.policy import DrivingPolicy
+from nsac.lab.driving.records import DriveRecord, make_record
 from nsac.lab.driving.supervisor import (
+    REACTIONS,
     THRESHOLD_LEVEL,
     Reaction,
     UncertaintySupervisor,
@@ -17,14 +27,20 @@ from nsac.lab.driving.supervisor import (
     would_react,
 )
 from nsac.lab.driving.world import Colours, World, random_colours
-from nsac.uncertainty import ood_auroc
+from nsac.lab.grid.sheet import spread
+from nsac.lab.tasks.udacity import Frames, read_frames, road_task
+from nsac.uncertainty import Scores, ood_auroc
 
 HELD_OUT_SEED, UNSEEN_SEED = 900, 1000
 """First seeds of the tracks for choices, and of the tracks that are used for the final test only."""
 COLOUR_SEED = 50_000
 """First seed of the colours of the noise test."""
 
-Report = Callable[[Lap, str], None]
+METRICS = ("mse", "zero_mse", "nll", "crps", "coverage_90", "width_90")
+"""Scores that are recorded of each track of Udacity; `zero_mse` is that of predicting zero."""
+BATCH_ROWS = 256
+
+Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -49,28 +65,19 @@ class TrialConfig:
     def __post_init__(self):
         check_int("at_once", self.at_once)
         for reaction in self.reactions:
-            check_choice("reaction", reaction, ("hand over", "slow"))
+            check_choice("reaction", reaction, REACTIONS)
 
 
 @dataclass(frozen=True)
 class Trials:
     """Results: one row of measures per lap, and the measures over all of them."""
 
-    clean: list[dict[str, Any]]
-    expert: list[dict[str, Any]]
-    noise: list[dict[str, Any]] = field(default_factory=list)
-    supervised: list[dict[str, Any]] = field(default_factory=list)
+    clean: Rows
+    expert: Rows
+    noise: Rows = field(default_factory=list)
+    supervised: Rows = field(default_factory=list)
     threshold: float | None = None
     measures: dict[str, float | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """A lap to be driven: its run, its number in the noise test (None for a clean lap), and its start."""
-
-    run: int
-    trial: int | None
-    start: Start
 
 
 def schemes(config: TrialConfig) -> Iterator[tuple[int, int, Colours]]:
@@ -80,37 +87,36 @@ def schemes(config: TrialConfig) -> Iterator[tuple[int, int, Colours]]:
             yield run, trial, random_colours(COLOUR_SEED + 1000 * run + trial)
 
 
-def run_trials(policy: Policy, config: TrialConfig, report: Report | None = None) -> Trials:
+def run_trials(
+    policy: Policy, config: TrialConfig, report: Callable[[Lap, str], None] = lambda lap, kind: None
+) -> Trials:
     """Clean laps, the noise test, and both again with a supervisor."""
     worlds = [World() for _ in range(config.at_once)]
 
     def drive(driver: Policy | None, starts: Sequence[Start], kind: str) -> list[Lap]:
-        def ended(lap: Lap) -> None:
-            if report is not None:
-                report(lap, kind)
+        return drive_laps(worlds, driver, starts, lambda lap: report(lap, kind))
 
-        return drive_laps(worlds, driver, starts, ended)
-
-    seeds = [config.first_seed + i for i in range(config.tracks)]
-    clean = [_Trial(run, None, Start(seed)) for run, seed in enumerate(seeds)]
-    noise = [_Trial(run, trial, Start(seeds[run], colours)) for run, trial, colours in schemes(config)]
-    trials = clean + noise
+    clean = [Start(config.first_seed + run) for run in range(config.tracks)]
+    labels: Rows = [{"run": run, "trial": None} for run in range(config.tracks)]
+    starts = clean.copy()
+    for run, trial, colours in schemes(config):
+        labels.append({"run": run, "trial": trial})
+        starts.append(replace(clean[run], colours=colours))
     try:
-        expert = drive(None, [trial.start for trial in clean], "expert")
-        alone = drive(policy, [trial.start for trial in trials], "alone")
+        expert = drive(None, clean, "expert")
+        alone = drive(policy, starts, "alone")
         threshold, replaced = None, {}
         if config.reactions:
             held_out = drive(policy, [Start(seed) for seed in config.calibration], "calibration")
             threshold = calibrate_threshold(held_out, config.level)
             acted = [i for i, lap in enumerate(alone) if would_react(lap, threshold)]  # other laps stay as they are
             for reaction in config.reactions:
-                supervisors = [UncertaintySupervisor(threshold, reaction) for _ in acted]
-                again = [replace(trials[i].start, supervisor=s) for i, s in zip(acted, supervisors, strict=True)]
+                again = [replace(starts[i], supervisor=UncertaintySupervisor(threshold, reaction)) for i in acted]
                 replaced[reaction] = dict(zip(acted, drive(policy, again, reaction), strict=True))
     finally:
         for world in worlds:
             world.close()
-    rows = [{"run": t.run, "trial": t.trial, **row(lap)} for t, lap in zip(trials, alone, strict=True)]
+    rows = [{**label, **row(lap)} for label, lap in zip(labels, alone, strict=True)]
     supervised = [
         {**rows[i], "reaction": reaction, **(row(laps[i]) if i in laps else {})}
         for reaction, laps in replaced.items()
@@ -123,72 +129,87 @@ def run_trials(policy: Policy, config: TrialConfig, report: Report | None = None
 
 def row(lap: Lap) -> dict[str, Any]:
     """Measures of a lap, with its track and the share of the time of each reaction."""
-    reactions = {f"share_{mode.replace(' ', '_')}": lap.modes.count(mode) / len(lap) for mode in ("slow", "hand over")}
+    reactions = {f"share_{mode.replace(' ', '_')}": lap.modes.count(mode) / len(lap) for mode in REACTIONS}
     return {"seed": lap.seed, **lap.measures(), **reactions}
 
 
 def summary(trials: Trials) -> dict[str, float | None]:
     """Measures over all laps; distances and speeds are of finished laps."""
-    clean, expert, noise = trials.clean, trials.expert, trials.noise
-    out: dict[str, float | None] = {
-        "success": _mean(clean, "finished"),
-        "distance": _mean(_finished(clean), "distance"),
-        "expert_distance": _mean(_finished(expert), "distance"),
-        "speed": _mean(_finished(clean), "speed"),
-        "expert_speed": _mean(_finished(expert), "speed"),
-        "steering_error": _mean(clean, "steering_error"),
-        "steering_change": _mean(clean, "steering_change"),
-        "doubt": _mean(clean, "doubt"),
-        "threshold": trials.threshold,
-    }
+    clean, noise = trials.clean, trials.noise
+    finished, expert = _finished(clean), _finished(trials.expert)
+    out: dict[str, float | None] = {"success": _mean(clean, "finished")}
+    for name in ("distance", "speed"):
+        out |= {name: _mean(finished, name), f"expert_{name}": _mean(expert, name)}
+    out |= {name: _mean(clean, name) for name in ("steering_error", "steering_change", "doubt")}
+    out["threshold"] = trials.threshold
     if out["distance"] is not None and out["expert_distance"]:
         out["distance_ratio"] = out["distance"] / out["expert_distance"]
     if not noise:
         return out
     runs = sorted({lap["run"] for lap in noise})
-    rates = [np.mean([lap["finished"] for lap in noise if lap["run"] == run]) for run in runs]
-    out |= {
-        "noise_success": float(np.mean(rates)),
-        "noise_success_std": float(np.std(rates, ddof=1)) if rates[1:] else None,
-    }
-    for kind in ("doubt", "aleatoric", "epistemic"):
-        out[f"noise_auroc_{kind}"] = _failure_auroc(noise, kind)
+    rates = spread(_mean([lap for lap in noise if lap["run"] == run], "finished") for run in runs)
+    out |= {"noise_success": rates.mean, "noise_success_std": rates.std}
+    for kind in ("doubt", "aleatoric", "epistemic"):  # how well an uncertainty predicts that a lap fails
+        good = torch.tensor([lap[kind] for lap in noise if lap["finished"]])
+        bad = torch.tensor([lap[kind] for lap in noise if not lap["finished"]])
+        out[f"noise_auroc_{kind}"] = ood_auroc(good, bad) if len(good) and len(bad) else None
     for reaction in sorted({lap["reaction"] for lap in trials.supervised}):
-        out |= _reaction_summary([lap for lap in trials.supervised if lap["reaction"] == reaction], noise, reaction)
-    return out | {"crashes": _crashes(noise)}
+        name, share = reaction.replace(" ", "_"), f"share_{reaction.replace(' ', '_')}"
+        supervised = [lap for lap in trials.supervised if lap["reaction"] == reaction]
+        clean = [lap for lap in supervised if lap["trial"] is None]
+        noisy = [lap for lap in supervised if lap["trial"] is not None]
+        needless = [lap for lap, alone in zip(noisy, noise, strict=True) if alone["finished"]]
+        out |= {
+            f"{name}_crashes": float(len(noisy) - len(_finished(noisy))),
+            f"{name}_success": _mean(clean, "finished"),
+            f"{name}_clean_speed": _mean(_finished(clean), "speed"),
+            f"{name}_clean_share": _mean(clean, share),
+            f"{name}_noise_share": _mean(noisy, share),
+            f"{name}_needless_share": _mean(needless, share),
+        }
+    return out | {"crashes": float(len(noise) - len(_finished(noise)))}
 
 
-def _reaction_summary(
-    supervised: list[dict[str, Any]], noise: list[dict[str, Any]], reaction: str
-) -> dict[str, float | None]:
-    name = reaction.replace(" ", "_")
-    clean = [lap for lap in supervised if lap["trial"] is None]
-    noisy = [lap for lap in supervised if lap["trial"] is not None]
-    needless = [lap for lap, alone in zip(noisy, noise, strict=True) if alone["finished"]]
-    return {
-        f"{name}_crashes": _crashes(noisy),
-        f"{name}_success": _mean(clean, "finished"),
-        f"{name}_clean_speed": _mean(_finished(clean), "speed"),
-        f"{name}_clean_share": _mean(clean, f"share_{name}"),
-        f"{name}_noise_share": _mean(noisy, f"share_{name}"),
-        f"{name}_needless_share": _mean(needless, f"share_{name}"),
+def compare_tracks(policy: DrivingPolicy, lake: Drive | None = None, mountain: Drive | None = None) -> DriveRecord:
+    """Errors of a policy of the lake on both tracks, and how well its uncertainty separates them."""
+    start = time.process_time()
+    known = road_task(policy.config.seed, lake).test
+    assert isinstance(known, Frames)
+    drive = mountain or load_drive("mountain")
+    steering = torch.tensor(drive.steering, dtype=torch.float32)
+    shifted = Frames(read_frames(drive), steering, torch.arange(len(steering)), known.scale)
+    inside_scores, inside_aleatoric, inside = evaluate(policy, known)
+    outside_scores, outside_aleatoric, outside = evaluate(policy, shifted)
+    measures: dict[str, float | None] = {f"lake_{name}": inside_scores[name] for name in METRICS}
+    measures |= {f"mountain_{name}": outside_scores[name] for name in METRICS}
+    ratio = outside.mean() / inside.mean().clamp(min=1e-12)
+    measures |= {
+        "lake_epistemic": inside.mean().item(),
+        "mountain_epistemic": outside.mean().item(),
+        "epistemic_ratio": ratio.item() if inside.any() else None,
+        "auroc_epistemic": ood_auroc(inside, outside),
+        "auroc_total": ood_auroc(inside + inside_aleatoric, outside + outside_aleatoric),
     }
+    rows = {"lake": len(known), "mountain": len(shifted)}
+    return make_record(policy.config, "mountain", rows, measures, {}, time.process_time() - start)
 
 
-def _failure_auroc(laps: list[dict[str, Any]], kind: str) -> float | None:
-    """How well an uncertainty predicts that a lap fails."""
-    finished = [lap[kind] for lap in laps if lap["finished"]]
-    failed = [lap[kind] for lap in laps if not lap["finished"]]
-    return ood_auroc(torch.tensor(finished), torch.tensor(failed)) if finished and failed else None
+def evaluate(policy: DrivingPolicy, frames: Frames) -> tuple[dict[str, float], Tensor, Tensor]:
+    """Scores of a policy on the frames of a track, and aleatoric and epistemic variances of its steering, (rows,)."""
+    scores, aleatoric, epistemic = Scores(), [], []
+    for rows in torch.arange(len(frames)).split(BATCH_ROWS):
+        batch = frames.batch(rows)
+        p = policy.predict(batch["x"])
+        scores.add(p, batch["y"] * frames.scale)
+        aleatoric.append(p.aleatoric[:, 0])
+        epistemic.append(p.epistemic[:, 0])
+    zero = frames.steering[frames.rows].square().mean().item()
+    return {**scores.table(), "zero_mse": zero}, torch.cat(aleatoric), torch.cat(epistemic)
 
 
-def _crashes(laps: list[dict[str, Any]]) -> float:
-    return float(sum(1 - lap["finished"] for lap in laps))
-
-
-def _finished(laps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _finished(laps: Rows) -> Rows:
     return [lap for lap in laps if lap["finished"]]
 
 
-def _mean(laps: list[dict[str, Any]], name: str) -> float | None:
+def _mean(laps: Rows, name: str) -> float | None:
     return float(np.mean([lap[name] for lap in laps])) if laps else None

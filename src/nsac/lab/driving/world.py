@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 
 from nsac.lab.datasets.carracing import FIELD, GREY, SIZE
-from nsac.lab.driving.errors import SimulatorMissing
-from nsac.lab.driving.track import Track
 
 SCORE_COLUMNS = 10
 """Columns of the indicators that show the score; they are blanked, since the score is not an input of a policy."""
@@ -15,8 +13,17 @@ HOLD = 2
 """Steps of physics, of 20 ms each, per action and frame: consecutive frames are almost equal."""
 DONE = 0.95
 """Share of the tiles that must be visited to finish a lap."""
+INSTALL = "Install it: `pip install 'nsac[drive]'`."
 
 Colour = tuple[float, float, float]
+
+
+class DrivingError(RuntimeError):
+    """A drive that cannot be made, read or shown. The message names the reason and how to fix it."""
+
+
+class SimulatorMissing(DrivingError):
+    """The simulator is not installed, or does not run here."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,10 @@ class Colours:
 
 
 PLAIN = Colours()
+_EDGES, _PIXELS = np.linspace(0, 96, SIZE + 1), np.arange(96)
+_OVERLAP = np.minimum(_EDGES[1:, None], _PIXELS + 1) - np.maximum(_EDGES[:-1, None], _PIXELS)
+_SHRINK = _OVERLAP.clip(0) * SIZE / 96
+"""(84, 96): each row has the weights of the old pixels in a new one."""
 
 
 def random_colours(seed: int) -> Colours:
@@ -45,6 +56,39 @@ def random_colours(seed: int) -> Colours:
     return Colours(tuple(road.tolist()), tuple(background.tolist()), tuple(grass.tolist()))
 
 
+class Track:
+    """A closed centreline of straight pieces between points, (n, 2), in order; the last is joined to the first."""
+
+    def __init__(self, points: np.ndarray, half_width: float):
+        self.points, self.half_width = np.asarray(points, float), half_width
+        self.steps = np.roll(self.points, -1, 0) - self.points
+        self.lengths = np.hypot(*self.steps.T)
+        self.starts = np.concatenate([[0.0], np.cumsum(self.lengths)])
+        self.length = float(self.starts[-1])
+
+    def project(self, position: np.ndarray) -> tuple[float, float]:
+        """Position along the centreline of the nearest point on it, and the distance to that point."""
+        offset = position - self.points
+        share = (offset * self.steps).sum(1) / np.maximum(self.lengths, 1e-9) ** 2
+        share = share.clip(0, 1)
+        distance = np.hypot(*(offset - share[:, None] * self.steps).T)
+        i = int(distance.argmin())
+        return float(self.starts[i] + share[i] * self.lengths[i]), float(distance[i])
+
+    def at(self, along: float) -> np.ndarray:
+        """The point at a position along the centreline."""
+        along %= self.length
+        i = min(int(np.searchsorted(self.starts, along, "right")) - 1, len(self.lengths) - 1)
+        return self.points[i] + (along - self.starts[i]) / self.lengths[i] * self.steps[i]
+
+    def curvature(self) -> np.ndarray:
+        """(n,), change of direction per length at each point, over three pieces: over one piece it would be noisy."""
+        heading = np.arctan2(self.steps[:, 1], self.steps[:, 0])
+        turn = np.roll(heading, -1) - np.roll(heading, 2)
+        turn = (turn + np.pi) % (2 * np.pi) - np.pi
+        return turn / sum(np.roll(self.lengths, k) for k in (-1, 0, 1))
+
+
 class World:
     """One car on one track. A policy sees `frame` only; the expert also uses the geometry and the state of the car."""
 
@@ -54,9 +98,9 @@ class World:
 
             self._env: Any = Racing()
         except Exception as err:  # gymnasium raises its own error where Box2D is missing
-            raise SimulatorMissing(err) from None
+            raise SimulatorMissing(f"CarRacing needs gymnasium and Box2D ({err}). {INSTALL}") from None
         self._half_width = float(car_racing.TRACK_WIDTH)
-        self._second = car_racing.FPS
+        self.seconds = HOLD / car_racing.FPS  # duration of one action
 
     def start(self, seed: int, colours: Colours = PLAIN) -> np.ndarray:
         """Start on a new track, which depends on the seed and not on the colours; the first frame."""
@@ -77,11 +121,6 @@ class World:
             *_, ended, _, _ = self._env.step(action)
             self.over = self.over or bool(ended)
         return self.frame
-
-    @property
-    def seconds(self) -> float:
-        """Duration of one action."""
-        return HOLD / self._second
 
     @property
     def colour(self) -> np.ndarray:
@@ -124,13 +163,3 @@ def grey_frame(picture: np.ndarray) -> np.ndarray:
     grey = _SHRINK @ (picture @ np.array(GREY)) @ _SHRINK.T
     grey[FIELD:, :SCORE_COLUMNS] = 0
     return np.rint(grey).clip(0, 255).astype(np.uint8)
-
-
-def _shrink(small: int, large: int) -> np.ndarray:
-    """(small, large): each row has the weights of the old pixels in a new one."""
-    edges, cells = np.linspace(0, large, small + 1), np.arange(large)
-    overlap = np.minimum(edges[1:, None], cells + 1) - np.maximum(edges[:-1, None], cells)
-    return overlap.clip(0) * small / large
-
-
-_SHRINK = _shrink(SIZE, 96)
