@@ -10,25 +10,21 @@ from torch import Tensor
 
 
 def check_int(name: str, value: object, minimum: int = 1) -> None:
-    """`value` is a whole number of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
         raise ValueError(f"`{name}` must be a whole number of at least {minimum}. Got {value!r} instead.")
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
-    """`value` is one of `choices`."""
     if value not in choices:
         raise ValueError(f"`{name}` must be one of {', '.join(map(repr, choices))}. Got {value!r} instead.")
 
 
 def check_positive(name: str, value: float) -> None:
-    """`value` is a finite number above 0."""
     if not 0 < value < float("inf"):
         raise ValueError(f"`{name}` must be a finite number above 0. Got {value!r} instead.")
 
 
 def check_heads(d_model: int, num_heads: int) -> None:
-    """`d_model` splits evenly into heads."""
     if d_model % num_heads:
         raise ValueError(
             f"`d_model` must be divisible by `num_heads`. Got d_model={d_model} and num_heads={num_heads} instead. "
@@ -49,10 +45,8 @@ def refuse_where(bad: Tensor, name: str, value: Tensor, rule: str, hint: str) ->
     """Raise an error that names the first entry of `value` that is `bad`, its index and how many there are."""
     if bad.any():
         place = tuple(bad.nonzero()[0].tolist())
-        raise ValueError(
-            f"{name} must {rule}. Got {value[place].item()} at index {place} ({int(bad.sum())} such values) instead. "
-            f"{hint}"
-        )
+        got = f"{value[place].item()} at index {place} ({int(bad.sum())} such values)"
+        raise ValueError(f"{name} must {rule}. Got {got} instead. {hint}")
 
 
 def check_finite(name: str, value: Tensor, mask: Tensor | None = None) -> None:
@@ -80,11 +74,52 @@ def check_known(name: str, value: Tensor, missing: bool) -> None:
     if torch.compiler.is_compiling() or math.isfinite(value.detach().sum()):
         return
     if missing:
-        rule = "be finite, or NaN where a value is missing"
-        refuse_where(torch.isinf(value), f"`{name}`", value, rule, "Clean the data.")
-        return
-    hint = "For data with missing values build the problem with missing=True."
-    refuse_where(~torch.isfinite(value), f"`{name}`", value, "be finite", hint)
+        bad, rule, hint = torch.isinf(value), "be finite, or NaN where a value is missing", "Clean the data."
+    else:
+        hint = "For data with missing values build the problem with missing=True."
+        bad, rule = ~torch.isfinite(value), "be finite"
+    refuse_where(bad, f"`{name}`", value, rule, hint)
+
+
+def check_probability(name: str, value: float, hint: str = "For 90 % pass 0.9.") -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"`{name}` must be strictly between 0 and 1. Got {value} instead. {hint}")
+
+
+def probabilities(name: str, values: float | Sequence[float]) -> list[float]:
+    """One or several probabilities as a list, each strictly between 0 and 1."""
+    several = torch.atleast_1d(torch.as_tensor(values, dtype=torch.float64)).tolist()
+    for each in several:
+        check_probability(name, each)
+    return several
+
+
+def check_values(name: str, value: Tensor, shape: torch.Size | None = None, like: str = "") -> None:
+    """`value` is a tensor, not empty, finite, and of the given shape: what can be scored."""
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{name} must be a tensor. Got {type(value).__name__} instead. Pass `torch.as_tensor(...)`.")
+    if shape is not None:
+        hint = " Nothing is broadcast: reshape it first."
+        check_shape(name.strip("`"), value, f"as {like}", tuple(shape), hint=hint)
+    if not value.numel():
+        raise ValueError(
+            f"{name} must have at least one entry. Got shape {tuple(value.shape)} instead. Pass some rows."
+        )
+    refuse_where(~torch.isfinite(value), name, value, "be finite", "Drop or fill these entries first.")
+
+
+def check_std(name: str, std: Tensor) -> None:
+    bad = ~(torch.isfinite(std) & (std > 0))
+    refuse_where(bad, name, std, "be finite and above 0", "Check the training, or clamp it from below.")
+
+
+def check_columns(name: str, fitted: torch.Size, shape: torch.Size) -> None:
+    """A prediction of shape (rows, *columns) has the columns of the fit."""
+    if shape[1:] != fitted or not len(shape):
+        raise ValueError(
+            f"`prediction` must have shape (rows, *{tuple(fitted)}), the columns this {name} was fitted on. "
+            f"Got {tuple(shape)} instead. Fit another one for these outputs."
+        )
 
 
 def check_sequence(

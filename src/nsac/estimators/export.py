@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from sklearn.utils.validation import check_is_fitted
 
+from nsac._checks import check_probability
 from nsac._io import write_atomic
 from nsac._torch import single_threaded
 from nsac.estimators.base import AbstractEstimator
 from nsac.estimators.description import describe
 from nsac.estimators.graph import make_graph
-from nsac.uncertainty.checks import check_probability
 
 DETERMINISTIC_METHODS = ("gmle", "de", "mean", "ridge")
 """Methods, besides "nsac", that can be exported: their predictions have no noise."""

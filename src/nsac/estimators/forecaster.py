@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state, deprecated
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from nsac._checks import check_int
+from nsac._checks import check_int, check_probability
 from nsac.estimators.backtest import HistoricalForecasts, backtest, historical_forecasts
 from nsac.estimators.base import AbstractEstimator
 from nsac.estimators.lead_times import interpolate_steps, lead_times
@@ -22,7 +22,6 @@ from nsac.estimators.windows import WindowShape
 from nsac.methods import METHODS, WindowProblem
 from nsac.training import WindowData
 from nsac.uncertainty import Prediction, prediction_columns
-from nsac.uncertainty.checks import check_probability
 
 
 class NSACForecaster(AbstractEstimator):

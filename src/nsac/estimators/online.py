@@ -13,7 +13,7 @@ from nsac.estimators.observations import Observations
 from nsac.estimators.preprocessing import SeriesPreprocessor, check_array_shapes
 from nsac.training import WindowData
 from nsac.uncertainty import LeadTimeConformal, Prediction
-from nsac.uncertainty.adaptive import COVERAGES
+from nsac.uncertainty.conformal import COVERAGES
 
 SCORE_CHUNK = 8192
 """Windows whose draws are in memory at once."""

@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 from torch import Tensor
 
+from nsac._checks import probabilities
 from nsac.estimators.base import AbstractEstimator, calibration_size, random_splits
 from nsac.estimators.columns import Columns, categorical_positions, digest_of
 from nsac.estimators.defaults import default_members, default_training, weight_decay_candidates
@@ -19,7 +20,6 @@ from nsac.estimators.targets import target_names, target_std, target_values
 from nsac.methods import METHODS, TableProblem
 from nsac.training import TensorData
 from nsac.uncertainty import Prediction, prediction_columns
-from nsac.uncertainty.checks import probabilities
 
 if TYPE_CHECKING:
     from pandas import DataFrame

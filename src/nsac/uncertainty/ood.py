@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 
 from nsac._checks import refuse_where
-from nsac.uncertainty.ranks import average_ranks
 
 
 def ood_auroc(score_id: Tensor, score_ood: Tensor) -> float:
@@ -34,6 +33,13 @@ def ood_fpr95(score_id: Tensor, score_ood: Tensor) -> float:
     needed = -(-95 * len(outside) // 100)  # rounded up, in whole numbers
     threshold = outside.sort(descending=True).values[needed - 1]
     return (inside >= threshold).double().mean().item()
+
+
+def average_ranks(values: Tensor) -> Tensor:
+    """Ranks of a flat tensor, from 1 for the least; equal values have the mean of their ranks."""
+    _, group, count = values.unique(return_inverse=True, return_counts=True)
+    last = count.cumsum(0).double()
+    return (last - (count.double() - 1) / 2)[group]
 
 
 def _at_least(scores: Tensor, thresholds: Tensor) -> Tensor:

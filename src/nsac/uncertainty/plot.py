@@ -8,8 +8,8 @@ import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
+from nsac._checks import check_probability
 from nsac.uncertainty import scores
-from nsac.uncertainty.checks import check_probability
 from nsac.uncertainty.prediction import Prediction, Predictor
 from nsac.uncertainty.scores import ause, calibration_error, pit, sparsify
 from nsac.uncertainty.style import BLUE, GREEN, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, PURPLE

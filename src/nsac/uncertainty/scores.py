@@ -13,10 +13,9 @@ import scoringrules
 import torch
 from torch import Tensor
 
-from nsac._checks import check_choice
-from nsac.uncertainty.checks import check_probability, check_values
+from nsac._checks import check_choice, check_probability, check_values
+from nsac.uncertainty.ood import average_ranks
 from nsac.uncertainty.prediction import Prediction, Predictor, check_pair
-from nsac.uncertainty.ranks import average_ranks
 
 Score = Any
 """float; a Tensor, one value per entry, with `reduce=False`"""
@@ -82,7 +81,6 @@ def coverage(prediction: Predictor, y: Tensor, coverage: float = 0.9, *, reduce:
 
 def width(prediction: Predictor, coverage: float = 0.9, *, reduce: bool = True) -> Score:
     """Width of the central interval of nominal coverage `coverage`."""
-    check_probability("coverage", coverage)
     prediction.check()
     lower, upper = prediction.interval(coverage)
     return _reduce(upper - lower, reduce)
@@ -90,7 +88,6 @@ def width(prediction: Predictor, coverage: float = 0.9, *, reduce: bool = True) 
 
 def interval_score(prediction: Predictor, y: Tensor, coverage: float = 0.9, *, reduce: bool = True) -> Score:
     r"""Winkler's score of the central interval: $(u - l) + \frac2\alpha(l - y)_+ + \frac2\alpha(y - u)_+$."""
-    check_probability("coverage", coverage)
     check_pair(prediction, y)
     return _reduce(_winkler(*prediction.interval(coverage), y, coverage), reduce)
 

@@ -16,10 +16,6 @@ Epistemic = Callable[[Tensor], Tensor]
 Surrogate = Callable[[Tensor, Epistemic, torch.Generator | None], Tensor]
 
 
-def _normal_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
-    return torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
-
-
 @dataclass(frozen=True)
 class GaussianNoise:
     r"""$x + \xi$, $\xi \sim N(mean, std^2)$, the paper's choice; inputs are assumed to be standardised."""
@@ -29,7 +25,8 @@ class GaussianNoise:
 
     def __call__(self, x: Tensor, epistemic: Epistemic, generator: torch.Generator | None = None) -> Tensor:
         """Perturbed rows."""
-        return x + self.mean + self.std * _normal_like(x, generator)
+        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
+        return x + self.mean + self.std * noise
 
 
 @dataclass(frozen=True)
