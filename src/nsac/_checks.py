@@ -49,9 +49,9 @@ def refuse_where(bad: Tensor, name: str, value: Tensor, rule: str, hint: str) ->
         raise ValueError(f"{name} must {rule}. Got {got} instead. {hint}")
 
 
-def check_finite(name: str, value: Tensor, mask: Tensor | None = None) -> None:
-    """`value` is finite wherever `mask` (True = ignore) does not cover it; the message names the first bad index."""
-    if math.isfinite(value.detach().sum()):
+def check_finite(name: str, value: Tensor | None, mask: Tensor | None = None) -> None:
+    """`value` is None, or finite wherever `mask` (True = ignore) does not cover it."""
+    if value is None or math.isfinite(value.detach().sum()):
         return  # a sum is finite only if every term is: one pass in the common case
     bad = ~torch.isfinite(value)
     if mask is not None:
@@ -99,8 +99,7 @@ def check_values(name: str, value: Tensor, shape: torch.Size | None = None, like
     if not isinstance(value, Tensor):
         raise ValueError(f"{name} must be a tensor. Got {type(value).__name__} instead. Pass `torch.as_tensor(...)`.")
     if shape is not None:
-        hint = " Nothing is broadcast: reshape it first."
-        check_shape(name.strip("`"), value, f"as {like}", tuple(shape), hint=hint)
+        check_shape(name.strip("`"), value, f"as {like}", shape, hint=" Nothing is broadcast: reshape it first.")
     if not value.numel():
         raise ValueError(
             f"{name} must have at least one entry. Got shape {tuple(value.shape)} instead. Pass some rows."
@@ -135,7 +134,12 @@ def check_sequence(
     takes_times: bool,
 ) -> None:
     """Shapes, types and values of one batch of sequences for an attention layer."""
-    check_shape("x", x, "(batch, time, features)", (-1, -1, input_dim), hint=_feature_hint(x, input_dim))
+    hint = ""
+    if x.ndim == 3:
+        hint = " Pass as many features as `input_dim`, or build the layer with another `input_dim`."
+    elif x.ndim == 2 and x.shape[-1] == input_dim:
+        hint = " A table has no time axis: use `x[:, None]` for one token a row, or a token per feature."
+    check_shape("x", x, "(batch, time, features)", (-1, -1, input_dim), hint=hint)
     batch, length = x.shape[:2]
     if not x.is_floating_point():
         raise ValueError(f"`x` must have a floating point type. Got {x.dtype} instead. Call `x.float()` first.")
@@ -165,8 +169,7 @@ def check_sequence(
         check_shape("query", query, "(batch, queries, features)", (batch, -1, query_dim or 0))
     if query_times is not None:
         n_queries = -1 if query is None else query.shape[1]
-        axes = "(batch, queries) or (queries,)"
-        check_shape("query_times", query_times, axes, (batch, n_queries), (n_queries,))
+        check_shape("query_times", query_times, "(batch, queries) or (queries,)", (batch, n_queries), (n_queries,))
         if times is None:
             raise ValueError(
                 "`times` must be given with `query_times`. Got None instead. Pass the observation times of `x`."
@@ -180,11 +183,9 @@ def check_sequence(
     if torch.compiler.is_compiling():
         return  # the checks below depend on values
     check_finite("x", x, mask)
-    if times is not None:
-        check_finite("times", times, mask if times.ndim == 2 else None)
-    for name, value in (("query", query), ("query_times", query_times)):
-        if value is not None:
-            check_finite(name, value)
+    check_finite("times", times, mask if times is not None and times.ndim == 2 else None)
+    check_finite("query", query)
+    check_finite("query_times", query_times)
 
 
 def warn_single_key(n_keys: int, topk: int, mask: Tensor | None) -> None:
@@ -197,9 +198,3 @@ def warn_single_key(n_keys: int, topk: int, mask: Tensor | None) -> None:
             "construction. Pass more than one token (and topk > 1), for instance one per feature.",
             stacklevel=4,
         )
-
-
-def _feature_hint(x: Tensor, input_dim: int) -> str:
-    if x.ndim == 2 and x.shape[-1] == input_dim:
-        return " A table has no time axis: use `x[:, None]` for one token a row, or a token per feature."
-    return " Pass as many features as `input_dim`, or build the layer with another `input_dim`." if x.ndim == 3 else ""

@@ -19,14 +19,12 @@ class VersionError(HeaderError):
     """A header of another version of the format."""
 
 
-def canonical_json(facts: Any) -> bytes:
-    """JSON with sorted keys and no white space: equal values give equal bytes. NaN and infinity are refused."""
-    return json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
 def digest(facts: Any, *contents: bytes) -> str:
-    """Hexadecimal sha256 of plain values and, where they belong to files, of the files' contents."""
-    total = hashlib.sha256(canonical_json(facts))
+    """Hexadecimal sha256 of plain values and, where they belong to files, of the files' contents.
+
+    The order of keys does not matter; NaN and infinity are refused.
+    """
+    total = hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode())
     for content in contents:
         total.update(hashlib.sha256(content).digest())
     return total.hexdigest()
@@ -56,10 +54,7 @@ def remove_header(file_format: str, version: int, headed: Any, *contents: bytes)
 
 
 def write_atomic(path: str | os.PathLike, content: bytes, temporary: Path | None = None) -> None:
-    """Write a file under a temporary name, flush it to the disk, rename it: no reader ever sees half of it.
-
-    A file that exists is replaced, and folders are made. `temporary` is in the same folder; by default a new name.
-    """
+    """Write or replace a file: under a temporary name, flushed, then renamed, so no reader ever sees half of it."""
     with _flushed_beside(Path(path), content, temporary) as written:
         os.replace(written, path)
 

@@ -109,7 +109,8 @@ def test_the_demo_draws_a_figure_in_a_folder_that_it_makes(output, figure):
 
 
 def test_the_scores_are_read_by_programs(tmp_path, monkeypatch):
-    rows = [{"method": "nsac", "part": "interpolation", "mse": 0.1}]
+    names = ("mse", "nll", "crps", "coverage", "aleatoric", "epistemic")
+    rows = [{"method": "nsac", "half": "interpolation", **dict.fromkeys(names, 0.1)}]
     monkeypatch.setattr("nsac.lab.studies.demo.run_demo", lambda *_: SimpleNamespace(run=None, rows=rows))
     monkeypatch.setattr("nsac.lab.studies.figure.spiral_figure", lambda *_: None)
     found = json.loads(call("demo", "--out", tmp_path / "demo.png", "--json").stdout)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.table import Table
+from rich.table import Column
 
 from nsac.cli import common
 from nsac.cli.common import GRID_FOLDER, AsJson, console, errors, merge_deprecated, one_line_errors, show, stop
@@ -19,7 +19,6 @@ HEADINGS = {
     "coverage_90": "90 % PI", "coverage_90_calibrated": "conf. PI",
 }  # fmt: skip
 """Headings of metrics in the printed table."""
-
 LEGEND = (
     "ECE: as the paper defines it. cal. error: quantile calibration error. 90 % PI, conf. PI: coverage of 90 % "
     "prediction intervals, before and after conformal calibration."
@@ -144,7 +143,6 @@ def _executor(name: str, workers: int | None, address: str | None) -> "AbstractE
 def _execute(
     configs: list["RunConfig"], store: "Store", executor: "AbstractExecutor", track: bool, as_json: bool
 ) -> list[dict[str, str]]:
-    """Run everything, show progress, and return the runs that failed with their errors."""
     from nsac.cli.board import Board
     from nsac.lab.grid.executor import execute
 
@@ -168,7 +166,6 @@ def _execute(
 
 
 def _print_tables(records: list["Record"], rows: list[dict], metrics: list[str]) -> None:
-    """One table per task and protocol, methods by metrics."""
     from nsac.lab.grid.table import SIGNIFICANCE_LEVEL, against_best
 
     for task, protocol in dict.fromkeys((row["task"], row["protocol"]) for row in rows):
@@ -176,13 +173,13 @@ def _print_tables(records: list["Record"], rows: list[dict], metrics: list[str])
         cells = {(r["method"], r["metric"]): r for r in rows if (r["task"], r["protocol"]) == (task, protocol)}
         p_values = {name: against_best(some, name) for name in metrics}
         title = f"{task}, {protocol} protocol, unit: {some[0].unit}"
-        shown = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-        for name in ("method", "n", *(HEADINGS.get(name, name) for name in metrics)):
-            shown.add_column(name, overflow="fold")
+        names = ["method", "n", *(HEADINGS.get(name, name) for name in metrics)]
+        head, texts = [Column(name, overflow="fold") for name in names], []
         for method in dict.fromkeys(method for method, _ in cells):
-            texts = [_cell(cells.get((method, name)), p_values[name].get(method, 0.0)) for name in metrics]
-            shown.add_row(method, str(max(r["n"] for (m, _), r in cells.items() if m == method)), *texts)
-        console.print(shown)
+            scores = [_cell(cells.get((method, name)), p_values[name].get(method, 0.0)) for name in metrics]
+            texts.append((method, str(max(r["n"] for (m, _), r in cells.items() if m == method)), *scores))
+        style = {"box": box.SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)}
+        console.print(common.make_table(head, texts, title=title, **style))
     marks = (
         f"n: number of seeds. *: best mean. ~: not significantly different from the best (paired t-test over seeds, "
         f"p >= {SIGNIFICANCE_LEVEL}). In brackets: the paper's mean."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 from rich.status import Status
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -21,16 +21,12 @@ if TYPE_CHECKING:
 
 console = Console(markup=False, emoji=False)
 """Results go to stdout. Names, paths and messages are printed literally, so markup is off."""
-
 errors = Console(stderr=True, markup=False, emoji=False)
 """Notes, errors and progress go to stderr, so that stdout can be piped."""
-
 EXPECTED_ERRORS = (ValueError, TypeError, OSError, MemoryError, ImportError)
 """Errors that a wrong argument, file or environment can cause. The library's own error classes are expected too."""
-
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 plus the number of SIGINT."""
-
 GRID_FOLDER = Path("results/bench")
 STUDY_FOLDER = Path("results/studies")
 SHIFT_FOLDER = Path("results/shifts")
@@ -80,10 +76,8 @@ def status(text: str) -> Status:
 def one_line_errors(verbose: bool | None = None, kept: Path | None = None) -> Iterator[None]:
     """Print errors as one line on stderr and exit with code 2; print warnings as notes.
 
-    Args:
-        verbose: whether to print the traceback of an error as well. None: the command has no option `--verbose`, so an
-            unexpected error is raised with its traceback.
-        kept: folder of the records from which the command resumes after Ctrl-C; the exit code is then 130.
+    `verbose` prints the traceback as well; None: the command has no such option, so an unexpected error is raised. From
+    the records in the folder `kept` the command resumes after Ctrl-C, whose exit code is 130.
     """
     try:
         with warnings.catch_warnings():
@@ -159,7 +153,7 @@ def show(as_json: bool, facts: object, *lines: object) -> None:
         console.print(line, soft_wrap=isinstance(line, str))
 
 
-def make_table(head: Iterable[str], rows: Iterable[Iterable[str]], **style: Any) -> Table:
+def make_table(head: Iterable[str | Column], rows: Iterable[Iterable[str]], **style: Any) -> Table:
     """A table of texts."""
     table = Table(*head, **style)
     for row in rows:
@@ -167,16 +161,13 @@ def make_table(head: Iterable[str], rows: Iterable[Iterable[str]], **style: Any)
     return table
 
 
-def print_sheet(sheet: "Sheet") -> None:
-    """Print a table of the report."""
+def sheet_table(sheet: "Sheet") -> Table:
+    """A table of the report."""
     from nsac.lab.report.sections import cell_text
 
-    table = Table(title=sheet.title, caption=sheet.note, box=None, padding=(0, 1, 0, 0))
-    for i, name in enumerate(sheet.head):
-        table.add_column(name, justify="right" if i else "left")
-    for row in sheet.rows:
-        table.add_row(*(cell_text(cell, brief=True) for cell in row))
-    console.print(table)
+    head = [Column(name, justify="right" if i else "left") for i, name in enumerate(sheet.head)]
+    rows = [[cell_text(cell, brief=True) for cell in row] for row in sheet.rows]
+    return make_table(head, rows, title=sheet.title, caption=sheet.note, box=None, padding=(0, 1, 0, 0))
 
 
 def print_plan(unit: str, total: int, todo: Sequence[tuple[str, dict[str, Any]]], as_json: bool) -> None:

@@ -12,7 +12,6 @@ data = typer.Typer(no_args_is_help=True, help="Public data sets of the benchmark
 
 FACTS = ("description", "citation", "licence", "homepage")
 """Facts about a data set."""
-
 SCORES = {"mse": "MSE", "nll": "NLL", "crps": "CRPS", "coverage_90": "90 % PI"}
 """Scores of the baselines and their headings."""
 
@@ -82,18 +81,19 @@ def info(
     texts = ((f"{value:.6g}" if isinstance(value, float) else str(value) for value in row) for row in rows)
     console.print(make_table(columns.columns, texts))
     for text in dict.fromkeys(row["text"] for row in baselines):
-        _print_baselines(text, [row for row in baselines if row["text"] == text])
+        _print_baselines([row for row in baselines if row["text"] == text])
     for (task, protocol), needs in skipped.items():
         others = " ".join(needs)
         message = f"not scored, it needs {others} as well. Run `nsac data fetch {others}`."
         console.print(f"{task}, {protocol} protocol: {message}", soft_wrap=True)
 
 
-def _print_baselines(text: str, rows: list[dict[str, Any]]) -> None:
+def _print_baselines(rows: list[dict[str, Any]]) -> None:
     """Print the protocol of a task and the scores of its baselines, a row per baseline and group of test points."""
-    title = f"{rows[0]['task']}, {rows[0]['protocol']} protocol."
-    console.print(Text.assemble((title, "bold"), f" {text}"), soft_wrap=True)
-    caption = f"Test split, unit: {rows[0]['unit']}. 90 % PI: coverage of the 90 % prediction interval."
+    first = rows[0]
+    title = f"{first['task']}, {first['protocol']} protocol."
+    console.print(Text.assemble((title, "bold"), f" {first['text']}"), soft_wrap=True)
+    caption = f"Test split, unit: {first['unit']}. 90 % PI: coverage of the 90 % prediction interval."
     texts = []
     for row in rows:
         for group in [key.removesuffix("mse") for key in row if key == "mse" or key.endswith("_mse")]:

@@ -2,24 +2,26 @@
 
 import json
 import time
+from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nsac.cli.common import DRIVING_FOLDER, GRID_FOLDER, AsJson, errors, one_line_errors, print_sheet, show, stop
+from nsac.cli.common import DRIVING_FOLDER, GRID_FOLDER, AsJson, errors, one_line_errors, sheet_table, show, stop
 
 if TYPE_CHECKING:
     from nsac.lab.driving.lap import Lap
     from nsac.lab.driving.live import Control
     from nsac.lab.driving.policy import DrivingPolicy
-    from nsac.lab.driving.records import DriveRecord, DriveStore
+    from nsac.lab.driving.records import DriveRecord
     from nsac.lab.driving.trials import TrialConfig
 
 drive = typer.Typer(no_args_is_help=True, help="CarRacing and Udacity: closed-loop driving with uncertainty.")
 
 UNSEEN = 1000
-"""Seed of the first track that the expert did not record."""
+"""Seed of the first track that is used for tests only, `trials.UNSEEN_SEED`."""
 
 Policy = Annotated[Path, typer.Argument(help="A folder that `nsac drive train` wrote.", show_default=False)]
 Policies = Annotated[list[Path], typer.Argument(help="Folders that `nsac drive train` wrote.", show_default=False)]
@@ -122,7 +124,7 @@ def test(
 ) -> None:
     """Test a policy: in closed loop (CarRacing), or on another track than that of the training data (Udacity)."""
     from nsac.lab.driving.policy import load_policy
-    from nsac.lab.driving.records import DriveStore
+    from nsac.lab.driving.records import DriveStore, record_name
     from nsac.lab.driving.transfer import compare_tracks
     from nsac.lab.driving.trials import TrialConfig
 
@@ -130,10 +132,12 @@ def test(
         loaded, store = load_policy(policy), DriveStore(out)
         if loaded.task == "udacity":
             made = compare_tracks(loaded)
-            store.write(made)
         else:
             chosen: Any = tuple(each.strip() for each in reactions.split(",") if each.strip())
-            made = _closed_loop(loaded, TrialConfig(first, tracks, trials, reactions=chosen), store)
+            config = TrialConfig(first, tracks, trials, reactions=chosen)
+            name = record_name(loaded.config, "trials", asdict(config))
+            made = store.read(name) if name in store else _closed_loop(loaded, config)
+        store.write(made)  # an existing record is kept
     lines = [f"{name}: {'none' if value is None else f'{value:.4g}'}" for name, value in made.measures.items()]
     show(as_json, {"record": made.name, **made.measures}, *lines)
 
@@ -187,11 +191,7 @@ def table(results: Results = DRIVING_FOLDER, as_json: AsJson = False) -> None:
         records = DriveStore(results).records()
     if not records:
         stop(f"{results} has no records. Make some with `nsac drive test POLICY`.")
-    if as_json:
-        show(True, table_rows(records))
-        return
-    for sheet in sheets(records):
-        print_sheet(sheet)
+    show(as_json, table_rows(records), *map(sheet_table, sheets(records)))
 
 
 @drive.command()
@@ -220,27 +220,16 @@ def udacity(
         serve(driver, host, port, lambda used: errors.print(f"Waiting for the simulator at {host}:{used}."))
 
 
-def _closed_loop(policy: "DrivingPolicy", config: "TrialConfig", store: "DriveStore") -> "DriveRecord":
-    """The record of the closed-loop test, read or made."""
-    from dataclasses import asdict
-
-    from nsac.lab.driving.records import make_record, record_name
+def _closed_loop(policy: "DrivingPolicy", config: "TrialConfig") -> "DriveRecord":
+    from nsac.lab.driving.records import make_record
     from nsac.lab.driving.trials import run_trials
 
-    name = record_name(policy.config, "trials", asdict(config))
-    if name in store:
-        return store.read(name)
-    start, count = time.process_time(), 0
+    start, laps = time.process_time(), count(1)
     with errors.status("driving") as status:
 
         def report(driven: "Lap", kind: str) -> None:
-            nonlocal count
-            count += 1
-            status.update(f"lap {count}, {kind}: {'finished' if driven.finished else 'failed'}")
+            status.update(f"lap {next(laps)}, {kind}: {'finished' if driven.finished else 'failed'}")
 
-        found = run_trials(policy, config, report)
-    details = asdict(found)
+        details = asdict(run_trials(policy, config, report))
     measures, seconds = details.pop("measures"), time.process_time() - start
-    made = make_record(policy.config, "trials", asdict(config), measures, details, seconds)
-    store.write(made)
-    return made
+    return make_record(policy.config, "trials", asdict(config), measures, details, seconds)

@@ -5,13 +5,12 @@ from typing import Annotated
 import typer
 
 import nsac
-from nsac.cli import bench as grid
-from nsac.cli import model, report, shifts, studies
+from nsac.cli import bench, model, report, shifts, studies
 from nsac.cli.data import data
 from nsac.cli.drive import drive
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
-bench = typer.Typer(no_args_is_help=True, help="Benchmarks: run them, print tables, draw figures, write the report.")
+group = typer.Typer(no_args_is_help=True, help="Benchmarks: run them, print tables, draw figures, write the report.")
 
 
 def _print_version(wanted: bool) -> None:
@@ -31,11 +30,11 @@ def _root(
 
 for command in (model.fit, model.predict, model.evaluate, model.export, studies.demo):
     app.command()(command)
-bench.command("list")(grid.list_)
-for command in (grid.run, grid.table, report.report, studies.study, studies.figure, shifts.shifts, shifts.growth):
-    bench.command()(command)
+group.command("list")(bench.list_)
+for command in (bench.run, bench.table, report.report, studies.study, studies.figure, shifts.shifts, shifts.growth):
+    group.command()(command)
 for command in (studies.frozen, studies.ablation):
-    bench.command(hidden=True)(command)
-app.add_typer(bench, name="bench")
+    group.command(hidden=True)(command)
+app.add_typer(group, name="bench")
 app.add_typer(data, name="data")
 app.add_typer(drive, name="drive")

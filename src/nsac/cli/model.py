@@ -1,5 +1,6 @@
 """`nsac fit`, `predict`, `evaluate`, `export`: from a file to a model, and from a model to files."""
 
+import gzip
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nsac._io import write_atomic
 from nsac.cli import forecasts, tables
 from nsac.cli.common import AsJson, check_choice, errors, make_table, one_line_errors, show, status
 from nsac.cli.tables import TableError, find_columns
@@ -124,8 +126,6 @@ def evaluate(
                 evaluations = forecasts.evaluate(estimator, frame, data)
             scores = {e.target: e.scores for e in evaluations}
         if out is not None:
-            from nsac._io import write_atomic
-
             about = f"Model: {model} ({type(estimator).__name__}, method {estimator.method})"
             facts = [about, f"Data: {data}, {len(frame)} rows"]
             write_atomic(out, page(f"Evaluation of {', '.join(scores)}", facts, evaluations).encode())
@@ -152,7 +152,6 @@ def export(
     with one_line_errors(verbose):
         kinds = {"onnx": ".onnx", "torch": ".pt2"}
         check_choice("--to", to, kinds)
-        from nsac._io import write_atomic
         from nsac.estimators.export import export_onnx, export_program, program_bytes
 
         estimator, targets = _load(model)
@@ -182,7 +181,6 @@ def _load(folder: Path) -> tuple[Any, list[str]]:
 
 
 def _check_free(folder: Path, force: bool) -> None:
-    """Refuse a folder that must not be replaced, before a model is fitted."""
     if not folder.exists():
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
@@ -193,20 +191,14 @@ def _check_free(folder: Path, force: bool) -> None:
 
 
 def _write(table: "DataFrame", path: Path) -> None:
-    import gzip
-    import io
-
-    from nsac._io import write_atomic
-
     if path.suffix.lower() in (".parquet", ".pq"):
-        content = io.BytesIO()
         try:
-            table.to_parquet(content, engine="pyarrow", index=False)
+            content = table.to_parquet(engine="pyarrow", index=False)
         except ImportError:
-            raise TableError(
-                "Parquet needs pyarrow. Run `pip install 'nsac[parquet]'`, or write a .csv file."
-            ) from None
-        write_atomic(path, content.getvalue())
-        return
-    text = table.to_csv(index=False).encode()
-    write_atomic(path, gzip.compress(text, mtime=0) if path.suffix.lower() == ".gz" else text)
+            problem = "Parquet needs pyarrow. Run `pip install 'nsac[parquet]'`, or write a .csv file."
+            raise TableError(problem) from None
+    else:
+        content = table.to_csv(index=False).encode()
+        if path.suffix.lower() == ".gz":
+            content = gzip.compress(content, mtime=0)
+    write_atomic(path, content)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import track
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from nsac.cli import common
-from nsac.cli.common import AsJson, DryRun, console, errors, one_line_errors, parse_seeds, print_plan, show, stop
+from nsac.cli.common import AsJson, DryRun, errors, one_line_errors, parse_seeds, print_plan, show, stop
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -43,6 +43,7 @@ def shifts(
     from nsac.lab.shifts.page import page
     from nsac.lab.shifts.run import COMPARED, read_kept, run_kept
     from nsac.lab.shifts.scenes import REPORTED, scenes
+    from nsac.lab.shifts.tables import cost_table, detection_table, has_cost
 
     if out is not None and not out.suffix:  # `--out` was the folder of the records
         records, out = common.choose_folder(records, out), None
@@ -69,7 +70,17 @@ def shifts(
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(page(results), encoding="utf-8")
-        _print_results(results, as_json)
+        detection = detection_table(results)
+        compared = detection.index.isin(list(COMPARED))
+        facts = {"detection": _rows(detection), "cost": []}
+        lines = _titled("AUROC of the epistemic standard deviation, by kind of shift", detection[compared].T)
+        if not compared.all():
+            lines += _titled("AUROC of reference detectors, by kind of shift", detection[~compared].T)
+        if has_cost(results):
+            cost = cost_table(results)
+            facts["cost"] = _rows(cost)
+            lines += _titled("In-distribution cost and out-of-distribution coverage", cost)
+        show(as_json, facts, *lines)
 
 
 def growth(
@@ -104,37 +115,16 @@ def growth(
     show(as_json, {"rows": rows, "figure": str(out)}, table, f"Figure: {out}")
 
 
-def _print_results(records: "DataFrame", as_json: bool) -> None:
-    from nsac.lab.shifts.run import COMPARED
-    from nsac.lab.shifts.tables import cost_table, detection_table, has_cost
-
-    detection = detection_table(records)
-    cost = cost_table(records) if has_cost(records) else None
-    if as_json:
-        show(True, {"detection": _rows(detection), "cost": [] if cost is None else _rows(cost)})
-        return
-    compared = detection.index.isin(list(COMPARED))
-    _print_frame("AUROC of the epistemic standard deviation, by kind of shift", detection[compared].T)
-    if not compared.all():
-        _print_frame("AUROC of reference detectors, by kind of shift", detection[~compared].T)
-    if cost is not None:
-        _print_frame("In-distribution cost and out-of-distribution coverage", cost)
-
-
 def _rows(frame: "DataFrame") -> list[dict[str, Any]]:
     """Rows as plain values, the index under `name`; None where there is no value."""
     return json.loads(frame.rename_axis("name").reset_index().to_json(orient="records", double_precision=15) or "[]")
 
 
-def _print_frame(title: str, frame: "DataFrame") -> None:
+def _titled(title: str, frame: "DataFrame") -> list[Text | Table]:
     import pandas as pd
 
-    console.print(Text(title, style="bold"))
-    table = Table(box=None, padding=(0, 1, 0, 0))
-    table.add_column(str(frame.index.name or ""), no_wrap=True)
-    for name in frame.columns:
-        heading = str(name).replace("/", "/ ").replace("_", " ")  # a heading wraps at spaces
-        table.add_column(heading, justify="right", overflow="fold")
-    for name, row in frame.iterrows():
-        table.add_row(str(name), *("" if pd.isna(value) else f"{value:.3f}" for value in row))
-    console.print(table)
+    names = [str(name).replace("/", "/ ").replace("_", " ") for name in frame.columns]  # a heading wraps at spaces
+    head = [Column(str(frame.index.name or ""), no_wrap=True)]
+    head += [Column(name, justify="right", overflow="fold") for name in names]
+    rows = [(str(i), *("" if pd.isna(value) else f"{value:.3f}" for value in row)) for i, row in frame.iterrows()]
+    return [Text(title, style="bold"), common.make_table(head, rows, box=None, padding=(0, 1, 0, 0))]

@@ -1,21 +1,17 @@
 """`nsac demo`, `nsac bench study` and `figure`: the paper's studies beside its main table, and its figures."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from nsac.cli import common
 from nsac.cli.common import AsJson, console, errors, one_line_errors, show, stop
 
-if TYPE_CHECKING:
-    from nsac.lab.studies.base import Setting, StudyStore
-
 DEMO_SCORES = {
     "mse": "MSE", "nll": "NLL", "crps": "CRPS", "coverage": "90 % PI", "aleatoric": "aleat.", "epistemic": "epist.",
 }  # fmt: skip
 """Scores of `nsac demo` and their headings."""
-
 DEMO_CAPTION = (
     "50 test spirals. 90 % PI: coverage of the 90 % prediction interval. aleat., epist.: aleatoric and epistemic "
     "standard deviation."
@@ -37,12 +33,9 @@ def demo(
         with ProgressBar(errors) as progress:
             result = run_demo(steps, seed, progress)
         spiral_figure(result.run, out)
-        if as_json:
-            show(True, {"rows": result.rows, "figure": str(out)})
-            return
-        rows = ((f"{row['method']}, {row['half']}", *(f"{row[k]:.4f}" for k in DEMO_SCORES)) for row in result.rows)
-        console.print(common.make_table(["", *DEMO_SCORES.values()], rows, caption=DEMO_CAPTION))
-        console.print(f"Figure: {out}", soft_wrap=True)
+    rows = [(f"{row['method']}, {row['half']}", *(f"{row[k]:.4f}" for k in DEMO_SCORES)) for row in result.rows]
+    table = common.make_table(["", *DEMO_SCORES.values()], rows, caption=DEMO_CAPTION)
+    show(as_json, {"rows": result.rows, "figure": str(out)}, table, f"Figure: {out}")
 
 
 def study(
@@ -64,6 +57,7 @@ def study(
     """
     from nsac.lab.studies import STUDIES
     from nsac.lab.studies.base import StudyStore, found, settings
+    from nsac.lab.studies.run import execute_studies
 
     with one_line_errors(kept=out):
         common.check_names("study", names, STUDIES)
@@ -76,17 +70,20 @@ def study(
             stop(f"No setting of {', '.join(chosen)} has a seed of `--seeds {seeds}`. Leave out `--seeds` to run all.")
         todo = [setting for name, setting in every.items() if name not in store]
         if dry_run:
-            facts = [{"study": s.study, **s.point, "seed": s.seed, "name": s.name} for s in todo]
-            plan = [(setting.title, about) for setting, about in zip(todo, facts, strict=True)]
+            plan = [(s.title, {"study": s.study, **s.point, "seed": s.seed, "name": s.name}) for s in todo]
             common.print_plan("settings", len(every), plan, as_json)
             return
-        failed = _execute(todo, store, as_json)
+        failed, shown = [], errors if as_json else console
+        for i, event in enumerate(execute_studies(todo, store), start=1):
+            seconds = "" if event.record is None else f"{event.record.seconds['wall']:.0f} s"
+            shown.print(f"{i}/{len(todo)} {event.setting.title}: {event.error or seconds}", soft_wrap=True)
+            if event.kind == "failed":
+                failed.append({"name": event.setting.name, "error": event.error})
         if not as_json:
             records = [record for record in common.study_records(out) if record.name in every]
             for name in chosen:
                 if answers := found(name, records):
-                    for sheet in STUDIES[name].sheets(answers):
-                        common.print_sheet(sheet)
+                    show(False, None, *map(common.sheet_table, STUDIES[name].sheets(answers)))
         done = sum(name in store for name in every)
     common.print_outcome("settings", len(every), done, failed, out, as_json)
 
@@ -146,16 +143,3 @@ def _run_deprecated(old: str, name: str, seeds: str | None, folder: Path, out: P
         out.parent.mkdir(parents=True, exist_ok=True)
         draw(found(name, common.study_records(folder))).savefig(out)
     console.print(f"Figure: {out}", soft_wrap=True)
-
-
-def _execute(todo: list["Setting"], store: "StudyStore", as_json: bool) -> list[dict[str, str]]:
-    """Run the settings, print a line for each, and return those that failed with their errors."""
-    from nsac.lab.studies.run import execute_studies
-
-    failed, shown = [], errors if as_json else console
-    for i, event in enumerate(execute_studies(todo, store), start=1):
-        seconds = "" if event.record is None else f"{event.record.seconds['wall']:.0f} s"
-        shown.print(f"{i}/{len(todo)} {event.setting.title}: {event.error or seconds}", soft_wrap=True)
-        if event.kind == "failed":
-            failed.append({"name": event.setting.name, "error": event.error})
-    return failed

@@ -25,13 +25,10 @@ if TYPE_CHECKING:
 
 DELIMITERS = (",", ";", "\t", "|")
 """The most frequent one in the header line is used; ties are resolved in this order."""
-
 SNIFFED_BYTES = 1 << 16
 """Bytes from which delimiter, header and decimal separator are detected."""
-
 MIN_NUMERIC_FRACTION = 0.5
 """A text column with at least this fraction of numbers is taken for a numeric column with errors."""
-
 CHUNK_ROWS = 20_000
 """Rows predicted between two updates of the progress bar."""
 

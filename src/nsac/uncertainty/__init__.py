@@ -8,6 +8,10 @@ from nsac.uncertainty.conformal import AdaptiveConformal as AdaptiveConformal
 from nsac.uncertainty.conformal import LeadTimeConformal as LeadTimeConformal
 from nsac.uncertainty.conformal import SplitConformal as SplitConformal
 from nsac.uncertainty.conformal import conformal_margin as conformal_margin
+from nsac.uncertainty.ood import Adversarial as Adversarial
+from nsac.uncertainty.ood import FeatureShuffle as FeatureShuffle
+from nsac.uncertainty.ood import GaussianNoise as GaussianNoise
+from nsac.uncertainty.ood import make_surrogate as make_surrogate
 from nsac.uncertainty.ood import ood_aupr as ood_aupr
 from nsac.uncertainty.ood import ood_auroc as ood_auroc
 from nsac.uncertainty.ood import ood_fpr95 as ood_fpr95
@@ -31,7 +35,3 @@ from nsac.uncertainty.scores import score_table as score_table
 from nsac.uncertainty.scores import sharpness as sharpness
 from nsac.uncertainty.scores import sparsify as sparsify
 from nsac.uncertainty.scores import width as width
-from nsac.uncertainty.surrogate import Adversarial as Adversarial
-from nsac.uncertainty.surrogate import FeatureShuffle as FeatureShuffle
-from nsac.uncertainty.surrogate import GaussianNoise as GaussianNoise
-from nsac.uncertainty.surrogate import make_surrogate as make_surrogate

@@ -115,9 +115,7 @@ class AdaptiveConformal(Calibrator):
     """(*columns), the current target of the share of misses"""
     coverage: float = 0.9
     gamma: float = GAMMA
-    """step size of the recursion"""
     window: int = WINDOW
-    """latest scores that are kept"""
 
     @classmethod
     def fit(
@@ -145,7 +143,12 @@ class AdaptiveConformal(Calibrator):
         """
         check_columns("AdaptiveConformal", self.alpha.shape, prediction.shape)
         check_rows(prediction, y)
-        missed = None if interval is None else _missed(interval, y)
+        for end in interval or ():
+            check_shape("interval", end, "lower and upper ends as `y`", tuple(y.shape))
+            if end.isnan().any():
+                hint = "Pass the value that `interval` returned."
+                raise ValueError(f"`interval` must hold numbers; infinity is allowed. Got nan. {hint}")
+        missed = None if interval is None else (y < interval[0]) | (y > interval[1])
         for row, score in enumerate(conformal_scores(prediction, y)):
             miss = score > self._margin() if missed is None else missed[row]
             self.alpha = self.alpha + self.gamma * ((1 - self.coverage) - miss.to(self.alpha))
@@ -187,15 +190,11 @@ class LeadTimeConformal:
         return self._margins(1 - coverage + np.array(shift)[None])[0]
 
     def update(self, steps: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """Adapt to forecasts whose values have been observed.
+        """Adapt to forecasts whose values have been observed; returns the margins compared, (rows, coverages, horizon).
 
         Args:
             steps: (rows,), time step of the observation, ascending; rows of several series may share one.
-            scores: (rows, horizon), errors of the forecasts of that step made 1, ..., horizon steps before; NaN where
-                there is none.
-
-        Returns:
-            (rows, coverages, horizon), the margins that the scores were compared with.
+            scores: (rows, horizon), errors of the forecasts made 1, ..., horizon steps before; NaN where there is none.
         """
         lead = np.arange(1, scores.shape[1] + 1)
         compared = np.empty((len(scores), len(COVERAGES), scores.shape[1]))
@@ -221,13 +220,3 @@ class LeadTimeConformal:
         margin = conformal_margin(torch.as_tensor(self.scores), torch.as_tensor(1 - alpha)).numpy()
         largest = np.where(np.isnan(self.scores), 0.0, self.scores).max(0, initial=0.0)
         return np.where(np.isinf(margin), EXTRAPOLATION_FACTOR * largest, margin)
-
-
-def _missed(interval: tuple[Tensor, Tensor], y: Tensor) -> Tensor:
-    for end in interval:
-        check_shape("interval", end, "lower and upper ends as `y`", tuple(y.shape))
-        if end.isnan().any():
-            raise ValueError(
-                "`interval` must hold numbers; infinity is allowed. Got nan. Pass the value that `interval` returned."
-            )
-    return (y < interval[0]) | (y > interval[1])

@@ -153,11 +153,9 @@ class Prediction(Predictor):
         return Prediction(self.mean[None], self.variance.log()[None] / 2)
 
     def to_frame(self, coverage: float = 0.9, names: Sequence[str] | None = None) -> "DataFrame":
-        """A table with one row per entry of the first axis: mean, std, both variances and the ends of an interval.
+        """A table with one row per entry of the first axis: mean, std, both variances, `lower_90` and `upper_90`.
 
-        Args:
-            coverage: of the interval; 0.9 makes the columns `lower_90` and `upper_90`.
-            names: a suffix per output (for several axes: per entry of a row, in order); by default its index.
+        `names` are a suffix per output (for several axes: per entry of a row, in order); by default its index.
         """
         from pandas import DataFrame
 
@@ -183,10 +181,8 @@ def prediction_columns(
 ) -> dict[str, "np.ndarray"]:
     """Columns of a table: `mean`, `std`, `aleatoric`, `epistemic` (variances), `lower_90`, `upper_90`, `quantile_10`.
 
-    Args:
-        prediction: of any shape; `intervals` (by coverage) and `quantiles` (by level) have the same.
-        outputs: names that are appended to the columns of each output, in the order of the last entries of a row; a
-            single empty name makes one row of every entry.
+    `intervals` (by coverage) and `quantiles` (by level) have the prediction's shape. `outputs` are appended to the
+    names, in the order of the last entries of a row; a single empty name makes one row of every entry.
     """
     values = {name: getattr(prediction, name) for name in ("mean", "std", "aleatoric", "epistemic")}
     for coverage, (lower, upper) in intervals.items():
