@@ -10,25 +10,21 @@ from torch import Tensor
 
 
 def check_int(name: str, value: object, minimum: int = 1) -> None:
-    """`value` is a whole number of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
         raise ValueError(f"`{name}` must be a whole number of at least {minimum}. Got {value!r} instead.")
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
-    """`value` is one of `choices`."""
     if value not in choices:
         raise ValueError(f"`{name}` must be one of {', '.join(map(repr, choices))}. Got {value!r} instead.")
 
 
 def check_positive(name: str, value: float) -> None:
-    """`value` is a finite number above 0."""
     if not 0 < value < float("inf"):
         raise ValueError(f"`{name}` must be a finite number above 0. Got {value!r} instead.")
 
 
 def check_heads(d_model: int, num_heads: int) -> None:
-    """`d_model` splits evenly into heads."""
     if d_model % num_heads:
         raise ValueError(
             f"`d_model` must be divisible by `num_heads`. Got d_model={d_model} and num_heads={num_heads} instead. "
@@ -49,15 +45,13 @@ def refuse_where(bad: Tensor, name: str, value: Tensor, rule: str, hint: str) ->
     """Raise an error that names the first entry of `value` that is `bad`, its index and how many there are."""
     if bad.any():
         place = tuple(bad.nonzero()[0].tolist())
-        raise ValueError(
-            f"{name} must {rule}. Got {value[place].item()} at index {place} ({int(bad.sum())} such values) instead. "
-            f"{hint}"
-        )
+        got = f"{value[place].item()} at index {place} ({int(bad.sum())} such values)"
+        raise ValueError(f"{name} must {rule}. Got {got} instead. {hint}")
 
 
-def check_finite(name: str, value: Tensor, mask: Tensor | None = None) -> None:
-    """`value` is finite wherever `mask` (True = ignore) does not cover it; the message names the first bad index."""
-    if math.isfinite(value.detach().sum()):
+def check_finite(name: str, value: Tensor | None, mask: Tensor | None = None) -> None:
+    """`value` is None, or finite wherever `mask` (True = ignore) does not cover it."""
+    if value is None or math.isfinite(value.detach().sum()):
         return  # a sum is finite only if every term is: one pass in the common case
     bad = ~torch.isfinite(value)
     if mask is not None:
@@ -80,11 +74,51 @@ def check_known(name: str, value: Tensor, missing: bool) -> None:
     if torch.compiler.is_compiling() or math.isfinite(value.detach().sum()):
         return
     if missing:
-        rule = "be finite, or NaN where a value is missing"
-        refuse_where(torch.isinf(value), f"`{name}`", value, rule, "Clean the data.")
-        return
-    hint = "For data with missing values build the problem with missing=True."
-    refuse_where(~torch.isfinite(value), f"`{name}`", value, "be finite", hint)
+        bad, rule, hint = torch.isinf(value), "be finite, or NaN where a value is missing", "Clean the data."
+    else:
+        hint = "For data with missing values build the problem with missing=True."
+        bad, rule = ~torch.isfinite(value), "be finite"
+    refuse_where(bad, f"`{name}`", value, rule, hint)
+
+
+def check_probability(name: str, value: float, hint: str = "For 90 % pass 0.9.") -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"`{name}` must be strictly between 0 and 1. Got {value} instead. {hint}")
+
+
+def probabilities(name: str, values: float | Sequence[float]) -> list[float]:
+    """One or several probabilities as a list, each strictly between 0 and 1."""
+    several = torch.atleast_1d(torch.as_tensor(values, dtype=torch.float64)).tolist()
+    for each in several:
+        check_probability(name, each)
+    return several
+
+
+def check_values(name: str, value: Tensor, shape: torch.Size | None = None, like: str = "") -> None:
+    """`value` is a tensor, not empty, finite, and of the given shape: what can be scored."""
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{name} must be a tensor. Got {type(value).__name__} instead. Pass `torch.as_tensor(...)`.")
+    if shape is not None:
+        check_shape(name.strip("`"), value, f"as {like}", shape, hint=" Nothing is broadcast: reshape it first.")
+    if not value.numel():
+        raise ValueError(
+            f"{name} must have at least one entry. Got shape {tuple(value.shape)} instead. Pass some rows."
+        )
+    refuse_where(~torch.isfinite(value), name, value, "be finite", "Drop or fill these entries first.")
+
+
+def check_std(name: str, std: Tensor) -> None:
+    bad = ~(torch.isfinite(std) & (std > 0))
+    refuse_where(bad, name, std, "be finite and above 0", "Check the training, or clamp it from below.")
+
+
+def check_columns(name: str, fitted: torch.Size, shape: torch.Size) -> None:
+    """A prediction of shape (rows, *columns) has the columns of the fit."""
+    if shape[1:] != fitted or not len(shape):
+        raise ValueError(
+            f"`prediction` must have shape (rows, *{tuple(fitted)}), the columns this {name} was fitted on. "
+            f"Got {tuple(shape)} instead. Fit another one for these outputs."
+        )
 
 
 def check_sequence(
@@ -100,7 +134,12 @@ def check_sequence(
     takes_times: bool,
 ) -> None:
     """Shapes, types and values of one batch of sequences for an attention layer."""
-    check_shape("x", x, "(batch, time, features)", (-1, -1, input_dim), hint=_feature_hint(x, input_dim))
+    hint = ""
+    if x.ndim == 3:
+        hint = " Pass as many features as `input_dim`, or build the layer with another `input_dim`."
+    elif x.ndim == 2 and x.shape[-1] == input_dim:
+        hint = " A table has no time axis: use `x[:, None]` for one token a row, or a token per feature."
+    check_shape("x", x, "(batch, time, features)", (-1, -1, input_dim), hint=hint)
     batch, length = x.shape[:2]
     if not x.is_floating_point():
         raise ValueError(f"`x` must have a floating point type. Got {x.dtype} instead. Call `x.float()` first.")
@@ -130,8 +169,7 @@ def check_sequence(
         check_shape("query", query, "(batch, queries, features)", (batch, -1, query_dim or 0))
     if query_times is not None:
         n_queries = -1 if query is None else query.shape[1]
-        axes = "(batch, queries) or (queries,)"
-        check_shape("query_times", query_times, axes, (batch, n_queries), (n_queries,))
+        check_shape("query_times", query_times, "(batch, queries) or (queries,)", (batch, n_queries), (n_queries,))
         if times is None:
             raise ValueError(
                 "`times` must be given with `query_times`. Got None instead. Pass the observation times of `x`."
@@ -145,11 +183,9 @@ def check_sequence(
     if torch.compiler.is_compiling():
         return  # the checks below depend on values
     check_finite("x", x, mask)
-    if times is not None:
-        check_finite("times", times, mask if times.ndim == 2 else None)
-    for name, value in (("query", query), ("query_times", query_times)):
-        if value is not None:
-            check_finite(name, value)
+    check_finite("times", times, mask if times is not None and times.ndim == 2 else None)
+    check_finite("query", query)
+    check_finite("query_times", query_times)
 
 
 def warn_single_key(n_keys: int, topk: int, mask: Tensor | None) -> None:
@@ -162,9 +198,3 @@ def warn_single_key(n_keys: int, topk: int, mask: Tensor | None) -> None:
             "construction. Pass more than one token (and topk > 1), for instance one per feature.",
             stacklevel=4,
         )
-
-
-def _feature_hint(x: Tensor, input_dim: int) -> str:
-    if x.ndim == 2 and x.shape[-1] == input_dim:
-        return " A table has no time axis: use `x[:, None]` for one token a row, or a token per feature."
-    return " Pass as many features as `input_dim`, or build the layer with another `input_dim`." if x.ndim == 3 else ""

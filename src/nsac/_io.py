@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,12 @@ class VersionError(HeaderError):
     """A header of another version of the format."""
 
 
-def canonical_json(facts: Any) -> bytes:
-    """JSON with sorted keys and no white space: equal values give equal bytes. NaN and infinity are refused."""
-    return json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
 def digest(facts: Any, *contents: bytes) -> str:
-    """Hexadecimal sha256 of plain values and, where they belong to files, of the files' contents."""
-    total = hashlib.sha256(canonical_json(facts))
+    """Hexadecimal sha256 of plain values and, where they belong to files, of the files' contents.
+
+    The order of keys does not matter; NaN and infinity are refused.
+    """
+    total = hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode())
     for content in contents:
         total.update(hashlib.sha256(content).digest())
     return total.hexdigest()
@@ -55,62 +53,48 @@ def remove_header(file_format: str, version: int, headed: Any, *contents: bytes)
     return facts
 
 
-def temporary_path(path: Path) -> Path:
-    """A hidden name beside `path` that no other process uses."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-
-
 def write_atomic(path: str | os.PathLike, content: bytes, temporary: Path | None = None) -> None:
-    """Write a file under a temporary name, flush it to the disk, rename it: no reader ever sees half of it.
-
-    Args:
-        path: where; a file that exists is replaced, and folders are made.
-        content: all bytes.
-        temporary: the temporary name, in the same folder; by default a new one.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary or temporary_path(path)
-    try:
-        write_flushed(temporary, content)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    """Write or replace a file: under a temporary name, flushed, then renamed, so no reader ever sees half of it."""
+    with _flushed_beside(Path(path), content, temporary) as written:
+        os.replace(written, path)
 
 
 def write_once(path: str | os.PathLike, content: bytes) -> bool:
     """Write a file like `write_atomic`, unless it exists; returns whether it was written."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_path(path)
     try:
-        write_flushed(temporary, content)
-        os.link(temporary, path)  # a rename would replace
+        with _flushed_beside(Path(path), content) as written:
+            os.link(written, path)  # a rename would replace
     except FileExistsError:
         return False
+    return True
+
+
+@contextlib.contextmanager
+def _flushed_beside(path: Path, content: bytes, temporary: Path | None = None) -> Iterator[Path]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary or _temporary_path(path)
+    try:
+        _write_flushed(temporary, content)
+        yield temporary
     finally:
         temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
-    return True
+    _sync_folder(path.parent)
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write a folder of files under a temporary name, flush it, rename it; a folder that exists is replaced."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_path(folder)
-    old = temporary_path(folder)
+    temporary, old = _temporary_path(folder), _temporary_path(folder)
     replaces = folder.exists()
     try:
         temporary.mkdir()
         for name, content in files.items():
-            write_flushed(temporary / name, content)
-        sync_folder(temporary)
+            _write_flushed(temporary / name, content)
+        _sync_folder(temporary)
         if replaces:
             os.rename(folder, old)
         os.replace(temporary, folder)
-        sync_folder(folder.parent)
+        _sync_folder(folder.parent)
     except BaseException:
         if replaces and old.exists() and not folder.exists():
             os.rename(old, folder)
@@ -120,16 +104,18 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def write_flushed(path: Path, content: bytes) -> None:
-    """Write a file and wait until the disk has it."""
+def _temporary_path(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+
+
+def _write_flushed(path: Path, content: bytes) -> None:
     with open(path, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
-def sync_folder(folder: Path) -> None:
-    """Wait until the disk has the names in a folder."""
+def _sync_folder(folder: Path) -> None:
     with contextlib.suppress(OSError):  # not every system can flush a folder; a rename may then reach the disk late
         handle = os.open(folder, os.O_RDONLY)
         try:

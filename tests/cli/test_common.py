@@ -7,6 +7,8 @@ import typer
 from nsac.cli import common
 from nsac.cli.common import (
     check_names,
+    choose_folder,
+    grid_records,
     merge_deprecated,
     note,
     one_line_errors,
@@ -14,8 +16,13 @@ from nsac.cli.common import (
     print_outcome,
     print_plan,
     status,
+    study_records,
 )
 from nsac.lab.datasets import DataError
+from nsac.lab.grid.config import run_config
+from nsac.lab.grid.store import Store
+from nsac.lab.studies.base import StudyStore, settings
+from support.runs import a_record, a_study_record, pretended
 
 
 def exit_code(action):
@@ -112,9 +119,10 @@ def test_an_interrupted_command_exits_with_code_130(capsys):
     assert capsys.readouterr().err == "Interrupted.\n"
 
 
-def test_the_message_of_an_interrupted_command_can_be_chosen(capsys):
-    exit_code_of_error(KeyboardInterrupt(), interrupted="Interrupted. The same command resumes.")
-    assert capsys.readouterr().err == "Interrupted. The same command resumes.\n"
+def test_an_interrupted_command_names_the_records_it_keeps(capsys, tmp_path):
+    exit_code_of_error(KeyboardInterrupt(), kept=tmp_path)
+    message = f"Interrupted. The records in {tmp_path} are kept; the same command resumes.\n"
+    assert capsys.readouterr().err == message
 
 
 def test_an_exit_code_passes_through():
@@ -159,3 +167,41 @@ def test_failed_runs_make_the_exit_code_1(tmp_path):
 
 def test_consoles_do_not_read_markup():
     assert not common.console._markup and not common.errors._markup
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for protocol in ("paper", "sound"):
+        Store(tmp_path).write(pretended(run_config("boston", protocol, "nsac", 0)))
+    return tmp_path
+
+
+def test_all_current_records_are_read_by_default(folder):
+    assert len(grid_records(folder)) == 2
+
+
+def test_records_are_chosen_by_protocol(folder):
+    assert [record.protocol for record in grid_records(folder, protocol="sound")] == ["sound"]
+
+
+def test_records_are_chosen_by_task(folder):
+    with pytest.raises(typer.Exit):
+        grid_records(folder, ["spiral"])
+
+
+def test_stale_records_are_counted_in_a_note(folder, capsys):
+    Store(folder).write(a_record())
+    assert len(grid_records(folder)) == 2
+    expected = "Note: Ignored 1 stale records (the configuration or code has changed).\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_stale_records_of_studies_are_ignored(tmp_path):
+    setting, *_ = settings("cost")
+    StudyStore(tmp_path).write(a_study_record(setting, {"seconds": 1.0}))
+    assert [record.name for record in study_records(tmp_path)] == [setting.name]
+
+
+def test_the_deprecated_option_names_the_folder_too(tmp_path, capsys):
+    assert choose_folder(tmp_path / "default", tmp_path / "old") == tmp_path / "old"
+    assert "`--out FOLDER` is deprecated" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nsac.cli import forecasts
-from nsac.cli.reading import TableError
+from nsac.cli.tables import TableError
 from support.series import daily_cycle, ridge
 
 FILE = Path("series.csv")

@@ -1,7 +1,10 @@
+import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from nsac.lab.grid.store import config_key
 from nsac.lab.studies import run as running
 from support.cli import call
 from support.runs import a_study_record
@@ -77,3 +80,90 @@ def test_figures_are_png_files(tmp_path, pretend):
 def test_an_error_is_one_line_and_exit_code_2(arguments, message):
     lines = call("bench", *arguments, code=2).output.splitlines()
     assert len(lines) == 1 and message in lines[0]
+
+
+# nsac demo
+
+
+@pytest.fixture(scope="module")
+def figure(tmp_path_factory):
+    return tmp_path_factory.mktemp("demo") / "folder" / "demo.png"
+
+
+@pytest.fixture(scope="module")
+def output(figure):
+    return call("demo", "--steps", 3, "--out", figure).output
+
+
+@pytest.mark.parametrize("word", ["nsac, interpolation", "nsac, extrapolation", "MSE", "NLL", "CRPS", "90 % PI"])
+def test_the_demo_prints_scores(output, word):
+    assert word in output
+
+
+def test_the_demo_prints_a_baseline_beside_them(output):
+    assert "mean trajectory" in output
+
+
+def test_the_demo_draws_a_figure_in_a_folder_that_it_makes(output, figure):
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_scores_are_read_by_programs(tmp_path, monkeypatch):
+    names = ("mse", "nll", "crps", "coverage", "aleatoric", "epistemic")
+    rows = [{"method": "nsac", "half": "interpolation", **dict.fromkeys(names, 0.1)}]
+    monkeypatch.setattr("nsac.lab.studies.demo.run_demo", lambda *_: SimpleNamespace(run=None, rows=rows))
+    monkeypatch.setattr("nsac.lab.studies.figure.spiral_figure", lambda *_: None)
+    found = json.loads(call("demo", "--out", tmp_path / "demo.png", "--json").stdout)
+    assert found == {"rows": rows, "figure": str(tmp_path / "demo.png")}
+
+
+def test_no_steps_are_refused():
+    call("demo", "--steps", 0, code=2)
+
+
+# Deprecated commands
+
+STEPS = 3
+"""Training steps of the deprecated commands."""
+
+
+@pytest.fixture(scope="module")
+def quick():
+    """Settings are trained for a few steps and recorded as if they had been trained in full."""
+    run_setting = running.run_setting
+
+    def run(setting):
+        record = run_setting(dataclasses.replace(setting, config={**setting.config, "steps": STEPS}))
+        return dataclasses.replace(record, key=config_key(setting.config), config=setting.config)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "run_setting", run)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("studies")
+
+
+@pytest.fixture(scope="module")
+def ablation(folder, quick):
+    return call("bench", "ablation", "--seed", 0, "--studies", folder, "--out", folder / "ablation.png")
+
+
+@pytest.mark.parametrize("text", ["interpolation", "extrapolation", "yes", "no", "0.0143", "0.0237"])
+def test_the_ablation_prints_the_papers_numbers_beside_ours(ablation, text):
+    assert text in ablation.stdout
+
+
+def test_the_ablation_draws_its_figure(ablation, folder):
+    assert (folder / "ablation.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_ablation_names_its_replacement(ablation):
+    assert "Use `nsac bench study regulariser` and `nsac bench figure regulariser`" in ablation.stderr
+
+
+def test_frozen_runs_the_study_of_freezing(tmp_path, quick):
+    result = call("bench", "frozen", "--studies", tmp_path, "--out", tmp_path / "frozen.png")
+    assert "5 of 5 settings have a record" in result.stdout and "bench study freezing" in result.stderr

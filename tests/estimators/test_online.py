@@ -5,7 +5,7 @@ import pytest
 import nsac
 from nsac.estimators.online import OnlineCalibration, coverage_report, due_scores
 from nsac.estimators.windows import Grid
-from nsac.uncertainty.adaptive import COVERAGES
+from nsac.uncertainty.conformal import COVERAGES
 from support.series import daily_cycle, ridge
 
 

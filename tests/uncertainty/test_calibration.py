@@ -4,8 +4,24 @@ import warnings
 
 import pytest
 import torch
+from scipy import stats
 
-from nsac.uncertainty import Calibration, Prediction, SplitConformal, VarianceScale, conformal_margin, nll
+from nsac.uncertainty import (
+    Calibration,
+    Isotonic,
+    Prediction,
+    SplitConformal,
+    VarianceScale,
+    calibration_error,
+    conformal_margin,
+    coverage,
+    ece_paper,
+    error_correlation,
+    interval_score,
+    mse,
+    nll,
+    width,
+)
 from nsac.uncertainty.calibration import PRIOR_ROWS
 
 
@@ -171,3 +187,114 @@ def test_an_affine_map_commutes_with_calibration(generator):
     lower, upper = c.interval(p, 0.8)
     mapped = c.scaled_interval(c.apply(p).affine(scale, shift), 0.8)
     torch.testing.assert_close(mapped, (scale * lower + shift, scale * upper + shift))
+
+
+# Isotonic
+
+
+def gaussian(n, generator, columns=()):
+    return Prediction.gaussian(torch.zeros(n, *columns), torch.ones(n, *columns))
+
+
+def skewed(n, generator):
+    """Exponential values, predicted as the Gaussian of the same mean and variance."""
+    return gaussian(n, generator), torch.empty(n).exponential_(generator=generator) - 1
+
+
+def test_isotonic_repairs_a_wrong_shape(generator):
+    q = Isotonic.fit(*skewed(2000, generator))
+    p, y = skewed(20_000, generator)
+    assert calibration_error(p, y) > 0.05
+    assert calibration_error(q(p), y) < 0.015  # 0.5 / sqrt(2000) is the map's own error
+    assert interval_score(q(p), y) < interval_score(p, y)
+    assert coverage(q(p), y, 0.8) == pytest.approx(0.8, abs=0.03)
+
+
+def test_a_scale_cannot_repair_a_wrong_shape(generator):
+    p, y = skewed(20_000, generator)
+    assert calibration_error(VarianceScale.fit(p, y)(p), y) > 0.05
+
+
+def test_moments_after_recalibration_are_those_of_the_true_distribution(generator):
+    """The exponential distribution has mean and deviation 1; here it is shifted by -1."""
+    p, y = skewed(20_000, generator)
+    q = Isotonic.fit(p, y)(p[:3])
+    torch.testing.assert_close(q.mean, torch.zeros(3), rtol=0, atol=5 / 20_000**0.5)
+    torch.testing.assert_close(q.std, torch.ones(3), rtol=0, atol=0.05)  # a heavy tail between two knots
+    torch.testing.assert_close(q.quantile(0.5), torch.full((3,), math.log(2) - 1), rtol=0, atol=0.05)
+
+
+def test_the_map_of_three_rows_by_hand():
+    """Of four gaps between three values a new one falls into each alike: levels 1/4, 2/4, 3/4."""
+    p = Prediction.gaussian(torch.zeros(3), torch.ones(3))
+    y = torch.special.ndtri(torch.tensor([0.9, 0.2, 0.5]))
+    torch.testing.assert_close(Isotonic.fit(p, y)(p).cdf(y), torch.tensor([0.75, 0.25, 0.5]))
+
+
+def test_the_identity_map_changes_nothing(generator):
+    p = mixture(6, generator)
+    q = Isotonic(torch.linspace(0, 1, 201)[:, None].expand(-1, 2))(p)
+    y = torch.randn(6, 2, generator=generator)
+    torch.testing.assert_close((q.cdf(y), q.quantile(0.3)), (p.cdf(y), p.quantile(0.3)))
+    assert ((q.mean - p.mean).abs() < 0.01 * p.std).all()  # of the integral over 61 quantiles
+    assert ((q.std / p.std - 1).abs() < 0.01).all()
+    assert q.shape == p.shape
+
+
+def test_recalibrated_quantiles_invert_the_recalibrated_cdf(generator):
+    p = mixture(300, generator)
+    q = Isotonic.fit(p, 2 * torch.randn(300, 2, generator=generator))(p)
+    for level, values in zip((0.02, 0.5, 0.97), q.quantile([0.02, 0.5, 0.97]), strict=True):
+        torch.testing.assert_close(q.cdf(values), torch.full((300, 2), level), rtol=1e-6, atol=1e-9)
+    lower, upper = q.interval(0.9)
+    torch.testing.assert_close((lower, upper), (q.quantile(0.05), q.quantile(0.95)))
+
+
+def test_columns_have_maps_of_their_own(generator):
+    p = gaussian(5000, generator, (2,))
+    y = torch.tensor([0.5, 2.0]) * torch.randn(5000, 2, generator=generator)
+    q = Isotonic.fit(p, y)(p)
+    inside = coverage(q, y, 0.8, reduce=False).mean(0)
+    assert ((inside - 0.8).abs() < 0.02).all()
+    expected = torch.tensor([0.5, 2.0]) * stats.norm.ppf(0.9)
+    torch.testing.assert_close(q.quantile(0.9)[0], expected, rtol=0.1, atol=0)  # 5000 rows
+
+
+def test_recalibrated_predictions_can_be_scored(generator):
+    p, y = skewed(200, generator)
+    q = Isotonic.fit(p, y)(p)
+    for score in (mse, ece_paper, error_correlation, interval_score):
+        assert math.isfinite(score(q, y))
+    assert width(q) > 0
+    with pytest.raises(ValueError, match="`by` must be one of 'std'"):
+        error_correlation(q, y, "epistemic")
+
+
+def test_values_beyond_all_predictions_keep_quantiles_finite():
+    p = Prediction.gaussian(torch.zeros(50), torch.full((50,), 1e-3))
+    y = torch.linspace(-1, 1, 50)  # up to a thousand deviations away: levels are 0 or 1
+    q = Isotonic.fit(p, y)(p)
+    assert torch.isfinite(q.quantile([0.001, 0.5, 0.999])).all() and torch.isfinite(q.std).all()
+
+
+@pytest.mark.parametrize("columns", [(), (2,), (3, 2)])
+def test_a_map_survives_a_text_file(columns, generator):
+    p = mixture(60, generator, columns)
+    y = torch.randn(60, *columns, generator=generator)
+    fitted = Isotonic.fit(p, y)
+    torch.testing.assert_close(rebuilt(fitted)(p).quantile(0.9), fitted(p).quantile(0.9), rtol=0, atol=0)
+
+
+def test_inputs_that_do_not_fit_a_map_are_named(generator):
+    p = mixture(60, generator)
+    y = torch.randn(60, 2, generator=generator)
+    with pytest.raises(ValueError, match="`y` must have shape"):
+        Isotonic.fit(p, y[:, :1])
+    with pytest.raises(ValueError, match="`y` must be finite"):
+        Isotonic.fit(p, y * float("nan"))
+    with pytest.raises(ValueError, match="at least one entry"):
+        Isotonic.fit(p[:0], y[:0])
+    with pytest.raises(ValueError, match="first axis of rows"):
+        Isotonic.fit(p[0, 0], y[0, 0])
+    with pytest.raises(ValueError, match="`prediction` must have shape .rows, ..2,."):
+        Isotonic.fit(p, y)(p[:, 0])

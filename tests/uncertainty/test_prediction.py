@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -6,6 +7,7 @@ from scipy import integrate, stats
 
 from nsac import Prediction
 from nsac.core import decompose, mixture_cdf, mixture_log_prob, mixture_quantile
+from nsac.uncertainty import prediction_columns
 from support import ALPHA
 
 
@@ -180,3 +182,22 @@ def test_an_affine_map_scales_and_shifts_the_distribution():
     p, y = Prediction(*draws()), torch.zeros(3, 2)
     q = p.affine(torch.tensor([2.0, 0.5]), torch.tensor([1.0, -3.0]))
     torch.testing.assert_close(q.cdf(torch.tensor([2.0, 0.5]) * y + torch.tensor([1.0, -3.0])), p.cdf(y))
+
+
+def test_columns_are_named_by_coverage_level_and_output():
+    p = Prediction(*draws(shape=(4, 2)))
+    columns = prediction_columns(p, {0.9: (p.mean, p.mean)}, {0.1: p.mean}, ["a", "b"])
+    first = ["mean_a", "std_a", "aleatoric_a", "epistemic_a", "lower_90_a", "upper_90_a", "quantile_10_a"]
+    assert list(columns)[:7] == first and list(columns)[7] == "mean_b"
+
+
+def test_one_empty_name_makes_a_row_of_every_entry():
+    p = Prediction(*draws(shape=(3, 4)))
+    columns = prediction_columns(p, {0.5: p.interval(0.5)})
+    np.testing.assert_array_equal(columns["lower_50"], p.interval(0.5)[0].flatten())
+
+
+def test_the_columns_of_an_output_are_its_values():
+    p = Prediction(*draws(shape=(3, 2)))
+    columns = prediction_columns(p, {}, outputs=["a", "b"])
+    np.testing.assert_array_equal(columns["epistemic_b"], p.epistemic[:, 1])

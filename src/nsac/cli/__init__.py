@@ -1,3 +1,5 @@
 """The command line: parses arguments, calls the library, prints results."""
 
-from nsac.cli.main import main as main
+from nsac.cli.main import app as main
+
+__all__ = ["main"]

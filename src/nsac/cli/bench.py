@@ -1,29 +1,13 @@
 """`nsac bench list`, `run` and `table`: the grid of tasks, methods and seeds."""
 
-import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.table import Table
+from rich.table import Column
 
-from nsac.cli.common import (
-    AsJson,
-    DryRun,
-    Methods,
-    Seeds,
-    console,
-    errors,
-    merge_deprecated,
-    one_line_errors,
-    parse_seeds,
-    print_outcome,
-    print_plan,
-    resume_hint,
-    stop,
-)
-from nsac.cli.records import GRID_FOLDER, GridRecords, OldRecords, WrittenRecords, choose_folder, grid_records
+from nsac.cli import common
+from nsac.cli.common import GRID_FOLDER, AsJson, console, errors, merge_deprecated, one_line_errors, show, stop
 
 if TYPE_CHECKING:
     from nsac.lab.grid.config import RunConfig
@@ -35,7 +19,6 @@ HEADINGS = {
     "coverage_90": "90 % PI", "coverage_90_calibrated": "conf. PI",
 }  # fmt: skip
 """Headings of metrics in the printed table."""
-
 LEGEND = (
     "ECE: as the paper defines it. cal. error: quantile calibration error. 90 % PI, conf. PI: coverage of 90 % "
     "prediction intervals, before and after conformal calibration."
@@ -51,38 +34,29 @@ Protocol = Annotated[str | None, typer.Option(help="Protocol: paper or sound. De
 OldMethods = Annotated[str | None, typer.Option("--methods", hidden=True)]
 
 
-def register(bench: typer.Typer) -> None:
-    """Add the commands."""
-    for name, command in (("list", list_), ("run", run), ("table", table)):
-        bench.command(name)(command)
-
-
-def list_(records: GridRecords = GRID_FOLDER, as_json: AsJson = False, old_out: OldRecords = None) -> None:
+def list_(
+    records: common.GridRecords = GRID_FOLDER, as_json: AsJson = False, old_out: common.OldRecords = None
+) -> None:
     """List all tasks, their methods, and how many runs of seeds 0 to 4 have a record."""
     from nsac.lab.grid.config import config_names, grid, methods_of, protocols_of
     from nsac.lab.grid.store import Store
 
     with one_line_errors():
-        store, rows = Store(choose_folder(records, old_out)), []
+        store, rows = Store(common.choose_folder(records, old_out)), []
         for task in config_names():
             for protocol in protocols_of(task):
                 runs = grid([task], protocols=[protocol])
                 done = sum(config.name in store for config in runs)
                 about = {"task": task, "protocol": protocol, "methods": list(methods_of(task))}
                 rows.append({**about, "done": done, "runs": len(runs)})
-    if as_json:
-        print(json.dumps(rows))
-        return
-    shown = Table("task", "protocol", "methods", "done")
-    for row in rows:
-        shown.add_row(row["task"], row["protocol"], " ".join(row["methods"]), f"{row['done']} of {row['runs']}")
-    console.print(shown)
+    texts = [(r["task"], r["protocol"], " ".join(r["methods"]), f"{r['done']} of {r['runs']}") for r in rows]
+    show(as_json, rows, common.make_table(("task", "protocol", "methods", "done"), texts))
 
 
 def run(
     tasks: Tasks = None,
-    method: Methods = None,
-    seeds: Seeds = "0-4",
+    method: common.Methods = None,
+    seeds: common.Seeds = "0-4",
     protocol: Protocol = None,
     executor: Annotated[
         str, typer.Option(help="Where to run: here (this process), processes (of this machine) or ray (a cluster).")
@@ -90,8 +64,8 @@ def run(
     workers: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per core.")] = None,
     address: Annotated[str | None, typer.Option(help="Ray: HOST:PORT of the head node.")] = None,
     track: Annotated[str | None, typer.Option(help="Experiment tracker that logs every record: mlflow.")] = None,
-    dry_run: DryRun = False,
-    out: WrittenRecords = GRID_FOLDER,
+    dry_run: common.DryRun = False,
+    out: common.WrittenRecords = GRID_FOLDER,
     as_json: AsJson = False,
     old_methods: OldMethods = None,
 ) -> None:
@@ -102,34 +76,38 @@ def run(
     from nsac.lab.grid.config import PAPER_TASKS, PROTOCOLS, grid
     from nsac.lab.grid.store import Store
 
-    with one_line_errors(interrupted=resume_hint(out)):
+    with one_line_errors(kept=out):
         methods = merge_deprecated(method, old_methods, "--method")
         protocols = [protocol] if protocol else list(PROTOCOLS)
-        configs, store = grid(tasks or PAPER_TASKS, methods, parse_seeds(seeds), protocols), Store(out)
+        configs, store = grid(tasks or PAPER_TASKS, methods, common.parse_seeds(seeds), protocols), Store(out)
         todo = [config for config in configs if config.name not in store]
         place = _executor(executor, workers, address)
         if dry_run:
-            print_plan("runs", len(configs), [_describe(config) for config in todo], as_json)
+            names = ("task", "protocol", "method", "seed")
+            facts = [{name: getattr(config, name) for name in (*names, "name")} for config in todo]
+            plan = [(" ".join(str(about[name]) for name in names), about) for about in facts]
+            common.print_plan("runs", len(configs), plan, as_json)
             return
-        known = store.records(config.name for config in configs)
-        failed = _execute(todo, store, place, known, _tracker(track), as_json)
+        if track not in (None, "mlflow"):
+            stop(f"`--track` must be mlflow. Got {track!r} instead.")
+        failed = _execute(configs, store, place, track is not None, as_json)
         done = sum(config.name in store for config in configs)
-    print_outcome("runs", len(configs), done, failed, out, as_json)
+    common.print_outcome("runs", len(configs), done, failed, out, as_json)
 
 
 def table(
     tasks: TableTasks = None,
-    method: Methods = None,
+    method: common.Methods = None,
     protocol: Protocol = None,
     metric: Annotated[
         list[str] | None,
         typer.Option("--metric", help="Metric; repeat the option for several. Default: the main ones."),
     ] = None,
-    records: GridRecords = GRID_FOLDER,
+    records: common.GridRecords = GRID_FOLDER,
     as_json: AsJson = False,
     old_methods: OldMethods = None,
     old_metrics: Annotated[str | None, typer.Option("--metrics", hidden=True)] = None,
-    old_out: OldRecords = None,
+    old_out: common.OldRecords = None,
 ) -> None:
     """Print mean and standard deviation over seeds, with the paper's mean in brackets."""
     from nsac.lab.grid.table import TABLE_METRICS, table_rows
@@ -137,11 +115,11 @@ def table(
     with one_line_errors():
         methods = merge_deprecated(method, old_methods, "--method")
         metrics = merge_deprecated(metric, old_metrics, "--metric")
-        chosen = grid_records(choose_folder(records, old_out), tasks, protocol)
+        chosen = common.grid_records(common.choose_folder(records, old_out), tasks, protocol)
         chosen = [record for record in chosen if methods is None or record.method in methods]
         rows = table_rows(chosen)
         if as_json:
-            print(json.dumps([row for row in rows if metrics is None or row["metric"] in metrics]))
+            show(True, [row for row in rows if metrics is None or row["metric"] in metrics])
             return
         known = {row["metric"] for row in rows}
         if unknown := [name for name in metrics or TABLE_METRICS if name not in known]:
@@ -152,51 +130,42 @@ def table(
 def _executor(name: str, workers: int | None, address: str | None) -> "AbstractExecutor":
     from nsac.lab.grid.executor import EXECUTORS
 
-    if name not in EXECUTORS:
-        stop(f"`--executor` must be one of {', '.join(EXECUTORS)}. Got {name!r} instead.")
-    for option, value, owner in (("--workers", workers, "processes"), ("--address", address, "ray")):
-        if value is not None and name != owner:
-            stop(f"`{option}` needs `--executor {owner}`. Got `--executor {name}` instead.")
-    if name == "processes":
-        return EXECUTORS[name](workers=workers)
-    if name == "ray":
-        return EXECUTORS[name](address=address)
-    return EXECUTORS[name]()
+    common.check_choice("--executor", name, EXECUTORS)
+    settings = {}
+    for option, value, owner in (("workers", workers, "processes"), ("address", address, "ray")):
+        if name == owner:
+            settings[option] = value
+        elif value is not None:
+            stop(f"`--{option}` needs `--executor {owner}`. Got `--executor {name}` instead.")
+    return EXECUTORS[name](**settings)
 
 
 def _execute(
-    todo: list["RunConfig"],
-    store: "Store",
-    executor: "AbstractExecutor",
-    known: list["Record"],
-    log: "Callable[[Record], object] | None",
-    as_json: bool,
+    configs: list["RunConfig"], store: "Store", executor: "AbstractExecutor", track: bool, as_json: bool
 ) -> list[dict[str, str]]:
-    """Run everything, show progress, and return the runs that failed with their errors."""
     from nsac.cli.board import Board
     from nsac.lab.grid.executor import execute
 
-    failed = []
-    if log is not None:
-        for record in known:
-            log(record)
+    todo = [config for config in configs if config.name not in store]
+    known = store.records(config.name for config in configs)
+    failed, log = [], lambda record: None
+    if track:
+        from nsac.lab.grid.store import mlflow_logger
+
+        log = mlflow_logger()
+    for record in known:
+        log(record)
     with Board(errors if as_json else console, todo, executor, known) as board:
         for event in execute(todo, store, executor):
             board(event)
-            if event.record is not None and log is not None:
+            if event.record is not None:
                 log(event.record)
             if event.kind == "failed":
                 failed.append({"name": event.config.name, "error": event.error})
     return failed
 
 
-def _describe(config: "RunConfig") -> tuple[str, dict]:
-    facts = {"task": config.task, "protocol": config.protocol, "method": config.method, "seed": config.seed}
-    return " ".join(str(value) for value in facts.values()), {**facts, "name": config.name}
-
-
 def _print_tables(records: list["Record"], rows: list[dict], metrics: list[str]) -> None:
-    """One table per task and protocol, methods by metrics."""
     from nsac.lab.grid.table import SIGNIFICANCE_LEVEL, against_best
 
     for task, protocol in dict.fromkeys((row["task"], row["protocol"]) for row in rows):
@@ -204,26 +173,24 @@ def _print_tables(records: list["Record"], rows: list[dict], metrics: list[str])
         cells = {(r["method"], r["metric"]): r for r in rows if (r["task"], r["protocol"]) == (task, protocol)}
         p_values = {name: against_best(some, name) for name in metrics}
         title = f"{task}, {protocol} protocol, unit: {some[0].unit}"
-        shown = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-        for name in ("method", "n", *(HEADINGS.get(name, name) for name in metrics)):
-            shown.add_column(name, overflow="fold")
+        names = ["method", "n", *(HEADINGS.get(name, name) for name in metrics)]
+        head, texts = [Column(name, overflow="fold") for name in names], []
         for method in dict.fromkeys(method for method, _ in cells):
-            texts = [
-                _cell(cells.get((method, name)), p_values[name].get(method, 0.0), SIGNIFICANCE_LEVEL)
-                for name in metrics
-            ]
-            shown.add_row(method, str(max(r["n"] for (m, _), r in cells.items() if m == method)), *texts)
-        console.print(shown)
+            scores = [_cell(cells.get((method, name)), p_values[name].get(method, 0.0)) for name in metrics]
+            texts.append((method, str(max(r["n"] for (m, _), r in cells.items() if m == method)), *scores))
+        style = {"box": box.SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)}
+        console.print(common.make_table(head, texts, title=title, **style))
     marks = (
         f"n: number of seeds. *: best mean. ~: not significantly different from the best (paired t-test over seeds, "
         f"p >= {SIGNIFICANCE_LEVEL}). In brackets: the paper's mean."
     )
-    for line in (marks, LEGEND):
-        console.print(line, soft_wrap=True)
+    show(False, None, marks, LEGEND)
 
 
-def _cell(row: dict | None, p_value: float | None, level: float) -> str:
+def _cell(row: dict | None, p_value: float | None) -> str:
     """Mean, standard deviation and the paper's mean; a p-value of None marks the best method."""
+    from nsac.lab.grid.table import SIGNIFICANCE_LEVEL
+
     if row is None:
         return ""
     if row["mean"] is None:
@@ -231,18 +198,8 @@ def _cell(row: dict | None, p_value: float | None, level: float) -> str:
     mark = ""
     if p_value is None:
         mark = "*"
-    elif p_value >= level:
+    elif p_value >= SIGNIFICANCE_LEVEL:
         mark = "~"
     std = "" if row["std"] is None else f"\n±{row['std']:.2g}"
     paper = "" if row["paper"] is None else f"\n({row['paper']:g})"
     return f"{row['mean']:.4g}{mark}{std}{paper}"
-
-
-def _tracker(name: str | None) -> "Callable[[Record], object] | None":
-    if name is None:
-        return None
-    if name != "mlflow":
-        stop(f"`--track` must be mlflow. Got {name!r} instead.")
-    from nsac.lab.grid.store import mlflow_logger
-
-    return mlflow_logger()

@@ -21,15 +21,8 @@ DEFAULT_RUN_SECONDS = 60.0
 class Board:
     """Shows the progress of a benchmark; without a terminal, it prints one line per finished run.
 
-        with Board(console, todo, executor) as board:
-            for event in execute(todo, store, executor):
-                board(event)
-
-    Args:
-        console: where to draw.
-        todo: runs that have no record yet.
-        executor: where the runs are executed; its number of workers enters the estimate of the time left.
-        known: records of earlier runs, whose durations are used to estimate those of other runs.
+    It is called with each event of `todo`, the runs that have no record yet. The time left is estimated from the number
+    of workers of the executor and from the durations of earlier runs, whose records are `known`.
     """
 
     def __init__(
@@ -42,18 +35,15 @@ class Board:
         self._durations: dict[tuple[str, ...], list[float]] = defaultdict(list)
         for record in known:
             self._remember(record)
-        self._live: Live | None = None
+        self._live = Live(self, console=console, refresh_per_second=2, transient=True)
 
     def __enter__(self) -> "Board":
         if self.console.is_terminal and self.total:
-            self._live = Live(self, console=self.console, refresh_per_second=2, transient=True)
             self._live.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._live.stop()
 
     def __call__(self, event: Event) -> None:
         """Update the display."""

@@ -1,29 +1,36 @@
-"""Options, messages and error handling that the commands share."""
+"""Options, messages, error handling and records that the commands share."""
 
 import json
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.status import Status
+from rich.table import Column, Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from nsac.lab.grid.sheet import Sheet
+    from nsac.lab.grid.store import Record
+    from nsac.lab.studies.base import StudyRecord
 
 console = Console(markup=False, emoji=False)
 """Results go to stdout. Names, paths and messages are printed literally, so markup is off."""
-
 errors = Console(stderr=True, markup=False, emoji=False)
 """Notes, errors and progress go to stderr, so that stdout can be piped."""
-
 EXPECTED_ERRORS = (ValueError, TypeError, OSError, MemoryError, ImportError)
 """Errors that a wrong argument, file or environment can cause. The library's own error classes are expected too."""
-
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 plus the number of SIGINT."""
+GRID_FOLDER = Path("results/bench")
+STUDY_FOLDER = Path("results/studies")
+SHIFT_FOLDER = Path("results/shifts")
+DRIVING_FOLDER = Path("results/driving")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the planned runs and exit.")]
@@ -31,6 +38,16 @@ Methods = Annotated[
     list[str] | None, typer.Option("--method", help="Uncertainty method; repeat the option for several. Default: all.")
 ]
 Seeds = Annotated[str, typer.Option("--seeds", help="Range or comma-separated list of seeds: 0-4, or 0,2.")]
+Figure = Annotated[Path, typer.Option("--out", help="Figure to write.")]
+GridRecords = Annotated[Path, typer.Option("--records", help="Folder of the records of `nsac bench run`.")]
+StudyRecords = Annotated[Path, typer.Option("--studies", help="Folder of the records of `nsac bench study`.")]
+ShiftRecords = Annotated[Path, typer.Option("--shifts", help="Folder of the records of `nsac bench shifts`.")]
+DrivingRecords = Annotated[Path, typer.Option("--driving", help="Folder of the records of `nsac drive test`.")]
+WrittenRecords = Annotated[
+    Path, typer.Option("--out", "--records", help="Folder to write the records to. Runs with a record are skipped.")
+]
+OldRecords = Annotated[Path | None, typer.Option("--out", hidden=True)]
+"""Until now `--out` was the folder of the records also where a command only reads them."""
 
 
 def stop(*problems: object) -> NoReturn:
@@ -56,13 +73,11 @@ def status(text: str) -> Status:
 
 
 @contextmanager
-def one_line_errors(verbose: bool | None = None, interrupted: str = "Interrupted.") -> Iterator[None]:
+def one_line_errors(verbose: bool | None = None, kept: Path | None = None) -> Iterator[None]:
     """Print errors as one line on stderr and exit with code 2; print warnings as notes.
 
-    Args:
-        verbose: whether to print the traceback of an error as well. None: the command has no option `--verbose`, so an
-            unexpected error is raised with its traceback.
-        interrupted: message after Ctrl-C; the exit code is 130.
+    `verbose` prints the traceback as well; None: the command has no such option, so an unexpected error is raised. From
+    the records in the folder `kept` the command resumes after Ctrl-C, whose exit code is 130.
     """
     try:
         with warnings.catch_warnings():
@@ -72,7 +87,8 @@ def one_line_errors(verbose: bool | None = None, interrupted: str = "Interrupted
     except (typer.Exit, typer.Abort, BrokenPipeError):  # not errors: typer handles them
         raise
     except KeyboardInterrupt:
-        typer.echo(interrupted, err=True)
+        resume = "" if kept is None else f" The records in {kept} are kept; the same command resumes."
+        typer.echo(f"Interrupted.{resume}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except Exception as err:
         expected = isinstance(err, EXPECTED_ERRORS) or type(err).__module__.partition(".")[0] == "nsac"
@@ -100,57 +116,101 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def merge_deprecated(values: list[str] | None, joined: str | None, option: str) -> list[str] | None:
-    """Values of a repeatable option and of its deprecated plural, a comma-separated list; None if there are none.
-
-    Args:
-        values: of the repeatable option.
-        joined: of the deprecated plural.
-        option: name of the repeatable option, for instance `--method`.
-    """
+    """Values of a repeatable option and of its deprecated plural, a comma-separated list; None if there are none."""
     if joined is None:
         return values or None
     note_deprecated(f"{option}s A,B", f"{option} A {option} B")
     return [*(values or []), *(name.strip() for name in joined.split(",") if name.strip())] or None
 
 
-def check_names(kind: str, names: Sequence[str] | None, known: Sequence[str]) -> None:
+def choose_folder(records: Path, old: Path | None) -> Path:
+    """The folder of the records, also if it was named with the deprecated option."""
+    if old is None:
+        return records
+    note_deprecated("--out FOLDER", "--records FOLDER")
+    return old
+
+
+def check_names(kind: str, names: Sequence[str] | None, known: Iterable[str]) -> None:
     """Exit with one line if a name is unknown."""
     for name in names or ():
         if name not in known:
             stop(f"There is no {kind} {name!r}. Available: {', '.join(known)}.")
 
 
-def print_plan(unit: str, total: int, todo: Sequence[tuple[str, dict[str, Any]]], as_json: bool) -> None:
-    """Print the result of a dry run.
+def check_choice(name: str, value: str, known: Iterable[str]) -> None:
+    """Exit with one line if the value of an option is not one of those known."""
+    if value not in known:
+        stop(f"`{name}` must be one of {', '.join(known)}. Got {value!r} instead.")
 
-    Args:
-        unit: what is counted: `runs` or `settings`.
-        total: number of runs, with and without a record.
-        todo: title and description of each run that has no record.
-        as_json: print JSON instead of text.
-    """
-    done = total - len(todo)
+
+def show(as_json: bool, facts: object, *lines: object) -> None:
+    """Print facts as JSON, or else lines and tables."""
     if as_json:
-        print(json.dumps({unit: total, "done": done, "todo": [description for _, description in todo]}))
+        print(json.dumps(facts))
         return
-    console.print(f"{total} {unit}, {done} done, {len(todo)} to do" + (":" if todo else "."))
-    for title, _ in todo:
-        console.print(f"  {title}", soft_wrap=True)
+    for line in lines:
+        console.print(line, soft_wrap=isinstance(line, str))
+
+
+def make_table(head: Iterable[str | Column], rows: Iterable[Iterable[str]], **style: Any) -> Table:
+    """A table of texts."""
+    table = Table(*head, **style)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def sheet_table(sheet: "Sheet") -> Table:
+    """A table of the report."""
+    from nsac.lab.report.sections import cell_text
+
+    head = [Column(name, justify="right" if i else "left") for i, name in enumerate(sheet.head)]
+    rows = [[cell_text(cell, brief=True) for cell in row] for row in sheet.rows]
+    return make_table(head, rows, title=sheet.title, caption=sheet.note, box=None, padding=(0, 1, 0, 0))
+
+
+def print_plan(unit: str, total: int, todo: Sequence[tuple[str, dict[str, Any]]], as_json: bool) -> None:
+    """Print the result of a dry run, `todo` being title and description of each run that has no record."""
+    done = total - len(todo)
+    facts = {unit: total, "done": done, "todo": [description for _, description in todo]}
+    head = f"{total} {unit}, {done} done, {len(todo)} to do" + (":" if todo else ".")
+    show(as_json, facts, head, *(f"  {title}" for title, _ in todo))
 
 
 def print_outcome(unit: str, total: int, done: int, failed: list[dict[str, str]], folder: Path, as_json: bool) -> None:
     """Print how many runs have a record now, and exit with code 1 if some failed."""
-    if as_json:
-        print(json.dumps({unit: total, "done": done, "failed": failed}))
-    else:
-        console.print(f"{done} of {total} {unit} have a record in {folder}.", soft_wrap=True)
+    facts = {unit: total, "done": done, "failed": failed}
+    show(as_json, facts, f"{done} of {total} {unit} have a record in {folder}.")
     if failed:
         raise typer.Exit(1)
 
 
-def resume_hint(folder: Path) -> str:
-    """Message after Ctrl-C of a command that keeps records."""
-    return f"Interrupted. The records in {folder} are kept; the same command resumes."
+def grid_records(folder: Path, tasks: Sequence[str] | None = None, protocol: str | None = None) -> list["Record"]:
+    """Current records of the benchmark, by default of all tasks and protocols; stale ones are counted in a note."""
+    from nsac.lab.grid.config import PROTOCOLS, config_names
+    from nsac.lab.grid.store import Store
+    from nsac.lab.grid.table import current_records
+
+    for task in tasks or ():
+        check_choice("task", task, config_names())
+    if protocol is not None:
+        check_choice("--protocol", protocol, PROTOCOLS)
+    records, stale = current_records(Store(folder))
+    if stale:
+        note(f"Ignored {len(stale)} stale records (the configuration or code has changed).")
+    chosen = [r for r in records if (not tasks or r.task in tasks) and protocol in (None, r.protocol)]
+    if not chosen:
+        stop(f"{folder} has no such records. Run `nsac bench run`, or name another folder with `--records`.")
+    return chosen
+
+
+def study_records(folder: Path) -> list["StudyRecord"]:
+    """Current records of the studies."""
+    from nsac.lab.studies import STUDIES
+    from nsac.lab.studies.base import StudyStore, settings
+
+    return StudyStore(folder).records(dict.fromkeys(setting.name for name in STUDIES for setting in settings(name)))
 
 
 def _one_line(text: str) -> str:

@@ -1,22 +1,17 @@
 """`nsac data`: list, download and describe the data sets of the benchmarks."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from nsac.cli.common import AsJson, check_names, console, one_line_errors, status, stop
-
-if TYPE_CHECKING:
-    from nsac.lab.datasets.catalog import Source
+from nsac.cli.common import AsJson, check_names, console, make_table, one_line_errors, show, status, stop
 
 data = typer.Typer(no_args_is_help=True, help="Public data sets of the benchmarks: list, download, describe.")
 
-HEADINGS = {"description": "description", "citation": "citation", "licence": "licence", "homepage": "homepage"}
-"""Facts about a data set and their headings."""
-
+FACTS = ("description", "citation", "licence", "homepage")
+"""Facts about a data set."""
 SCORES = {"mse": "MSE", "nll": "NLL", "crps": "CRPS", "coverage_90": "90 % PI"}
 """Scores of the baselines and their headings."""
 
@@ -29,14 +24,9 @@ def list_(as_json: AsJson = False) -> None:
 
     with one_line_errors():
         rows = [(source, present(name)) for name, source in catalog().items()]
-    if as_json:
-        fields = ("name", "description", "citation", "licence", "homepage", "size")
-        print(json.dumps([{**{f: getattr(s, f) for f in fields}, "here": here} for s, here in rows]))
-        return
-    table = Table("name", "MB", "here", "description")
-    for source, here in rows:
-        table.add_row(source.name, f"{source.size / 1e6:.1f}", "yes" if here else "no", source.description)
-    console.print(table)
+    facts = [{**{f: getattr(s, f) for f in ("name", *FACTS, "size")}, "here": here} for s, here in rows]
+    texts = [(s.name, f"{s.size / 1e6:.1f}", "yes" if here else "no", s.description) for s, here in rows]
+    show(as_json, facts, make_table(("name", "MB", "here", "description"), texts))
 
 
 @data.command()
@@ -46,7 +36,7 @@ def fetch(names: Annotated[list[str], typer.Argument(help="Data sets of `nsac da
 
     known, failed = catalog(), []
     chosen = list(known) if names == ["all"] else names
-    check_names("data set", chosen, list(known))
+    check_names("data set", chosen, known)
     with one_line_errors():
         for source in (known[name] for name in chosen):
             for file in source.files:
@@ -68,7 +58,7 @@ def info(
     from nsac.lab.datasets import catalog, summarise
     from nsac.lab.tasks.base import baseline_scores, lacking
 
-    check_names("data set", [name], list(catalog()))
+    check_names("data set", [name], catalog())
     source = catalog()[name]
     with one_line_errors():
         with status(f"reading {name}"):
@@ -78,43 +68,35 @@ def info(
     if as_json:
         frame = json.loads(columns.to_json(orient="records", date_format="iso") or "[]")
         absent = [{"task": task, "protocol": p, "needs": needs} for (task, p), needs in skipped.items()]
-        facts = {**_facts(source), "columns": frame, "baselines": baselines, "skipped": absent}
-        print(json.dumps({**facts, "naive": baselines}))  # `naive`: the key of earlier versions, for one release
+        files = [{"path": file.path, "sha256": file.sha256, "size": file.size} for file in source.files]
+        facts = {**{field: getattr(source, field) for field in ("name", *FACTS)}, "files": files, "columns": frame}
+        # `naive` is the key of earlier versions, for one release
+        show(True, {**facts, "baselines": baselines, "skipped": absent, "naive": baselines})
         return
-    _print_source(source)
-    table = Table(*columns.columns)
-    for row in columns.itertuples(index=False):
-        table.add_row(*(f"{value:.6g}" if isinstance(value, float) else str(value) for value in row))
-    console.print(table)
+    for field in FACTS:
+        console.print(Text.assemble((field, "bold"), f": {getattr(source, field)}"), soft_wrap=True)
+    for file in source.files:
+        console.print(f"  {file.path}  {file.size} bytes  sha256 {file.sha256 or 'unknown'}", soft_wrap=True)
+    rows = columns.itertuples(index=False)
+    texts = ((f"{value:.6g}" if isinstance(value, float) else str(value) for value in row) for row in rows)
+    console.print(make_table(columns.columns, texts))
     for text in dict.fromkeys(row["text"] for row in baselines):
-        _print_baselines(text, [row for row in baselines if row["text"] == text])
+        _print_baselines([row for row in baselines if row["text"] == text])
     for (task, protocol), needs in skipped.items():
         others = " ".join(needs)
         message = f"not scored, it needs {others} as well. Run `nsac data fetch {others}`."
         console.print(f"{task}, {protocol} protocol: {message}", soft_wrap=True)
 
 
-def _facts(source: "Source") -> dict[str, Any]:
-    facts = {field: getattr(source, field) for field in ("name", *HEADINGS)}
-    files = [{"path": file.path, "sha256": file.sha256, "size": file.size} for file in source.files]
-    return {**facts, "files": files}
-
-
-def _print_source(source: "Source") -> None:
-    for field, heading in HEADINGS.items():
-        console.print(Text.assemble((heading, "bold"), f": {getattr(source, field)}"), soft_wrap=True)
-    for file in source.files:
-        console.print(f"  {file.path}  {file.size} bytes  sha256 {file.sha256 or 'unknown'}", soft_wrap=True)
-
-
-def _print_baselines(text: str, rows: list[dict[str, Any]]) -> None:
+def _print_baselines(rows: list[dict[str, Any]]) -> None:
     """Print the protocol of a task and the scores of its baselines, a row per baseline and group of test points."""
-    title = f"{rows[0]['task']}, {rows[0]['protocol']} protocol."
-    console.print(Text.assemble((title, "bold"), f" {text}"), soft_wrap=True)
-    caption = f"Test split, unit: {rows[0]['unit']}. 90 % PI: coverage of the 90 % prediction interval."
-    table = Table("baseline", *SCORES.values(), caption=caption)
+    first = rows[0]
+    title = f"{first['task']}, {first['protocol']} protocol."
+    console.print(Text.assemble((title, "bold"), f" {first['text']}"), soft_wrap=True)
+    caption = f"Test split, unit: {first['unit']}. 90 % PI: coverage of the 90 % prediction interval."
+    texts = []
     for row in rows:
         for group in [key.removesuffix("mse") for key in row if key == "mse" or key.endswith("_mse")]:
             label = ", ".join(filter(None, (row["method"], group.rstrip("_"))))
-            table.add_row(label, *(f"{row[group + score]:.4g}" for score in SCORES))
-    console.print(table)
+            texts.append((label, *(f"{row[group + score]:.4g}" for score in SCORES)))
+    console.print(make_table(("baseline", *SCORES.values()), texts, caption=caption))

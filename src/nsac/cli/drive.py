@@ -2,27 +2,26 @@
 
 import json
 import time
+from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from nsac.cli.common import AsJson, one_line_errors, stop
-from nsac.cli.studies import print_sheet
+from nsac.cli.common import DRIVING_FOLDER, GRID_FOLDER, AsJson, errors, one_line_errors, sheet_table, show, stop
 
 if TYPE_CHECKING:
     from nsac.lab.driving.lap import Lap
     from nsac.lab.driving.live import Control
     from nsac.lab.driving.policy import DrivingPolicy
-    from nsac.lab.driving.records import DriveRecord, DriveStore
+    from nsac.lab.driving.records import DriveRecord
     from nsac.lab.driving.trials import TrialConfig
 
 drive = typer.Typer(no_args_is_help=True, help="CarRacing and Udacity: closed-loop driving with uncertainty.")
-console = Console(markup=False, emoji=False)
-errors = Console(stderr=True, markup=False, emoji=False)
 
-UNSEEN, RESULTS, BENCH = 1000, Path("results/driving"), Path("results/bench")
+UNSEEN = 1000
+"""Seed of the first track that is used for tests only, `trials.UNSEEN_SEED`."""
 
 Policy = Annotated[Path, typer.Argument(help="A folder that `nsac drive train` wrote.", show_default=False)]
 Policies = Annotated[list[Path], typer.Argument(help="Folders that `nsac drive train` wrote.", show_default=False)]
@@ -45,7 +44,7 @@ def record(
     with one_line_errors(), errors.status("recording") as status:
         made = make(folder, RecordConfig(frames), lambda done: status.update(f"recording: {done} of {frames} frames"))
     about = {"folder": str(folder), "frames": len(made), "laps": len(made.laps.unique()), "digest": made.digest}
-    _print(about, as_json, f"{len(made)} frames of {about['laps']} laps in {folder}.")
+    show(as_json, about, f"{len(made)} frames of {about['laps']} laps in {folder}.")
 
 
 @drive.command()
@@ -54,7 +53,7 @@ def train(
     out: Annotated[Path, typer.Option(help="Folder for the policy.", show_default=False)],
     method: Annotated[str, typer.Option(help="Uncertainty method: nsac, gmle, mcd, de, der or sdenet.")] = "nsac",
     seed: Annotated[int, typer.Option(min=0, help="Seed of split, weights and noise.")] = 0,
-    results: Annotated[Path, typer.Option("--results", help="Folder of the benchmark's records.")] = BENCH,
+    results: Annotated[Path, typer.Option("--results", help="Folder of the benchmark's records.")] = GRID_FOLDER,
     as_json: AsJson = False,
 ) -> None:
     """Train a policy by behaviour cloning, and save it with its scores on held-out frames."""
@@ -68,7 +67,7 @@ def train(
         _, made = train_policy(task, method, seed, out, results, report)
     about = {"folder": str(out), "record": made.name, "metrics": made.metrics, "seconds": made.seconds}
     scores = ", ".join(f"{name} {made.metrics[name]:.4g}" for name in ("mse", "nll", "crps", "coverage_90"))
-    _print(about, as_json, f"{out}: {scores}, on held-out frames.")
+    show(as_json, about, f"{out}: {scores}, on held-out frames.")
 
 
 @drive.command()
@@ -106,7 +105,7 @@ def lap(
     lines = [f"{name}: {value:.4g}" for name, value in about.items()]
     if film is not None:
         lines.append(f"film: {film}")
-    _print(about, as_json, *lines)
+    show(as_json, about, *lines)
 
 
 @drive.command()
@@ -120,24 +119,26 @@ def test(
     ] = "hand over,slow",
     out: Annotated[
         Path, typer.Option("--out", "--results", help="Folder of the driving records; existing ones are not run again.")
-    ] = RESULTS,
+    ] = DRIVING_FOLDER,
     as_json: AsJson = False,
 ) -> None:
     """Test a policy: in closed loop (CarRacing), or on another track than that of the training data (Udacity)."""
     from nsac.lab.driving.policy import load_policy
-    from nsac.lab.driving.records import DriveStore
+    from nsac.lab.driving.records import DriveStore, record_name
     from nsac.lab.driving.trials import TrialConfig, compare_tracks
 
     with one_line_errors():
         loaded, store = load_policy(policy), DriveStore(out)
         if loaded.task == "udacity":
             made = compare_tracks(loaded)
-            store.write(made)
         else:
             chosen: Any = tuple(each.strip() for each in reactions.split(",") if each.strip())
-            made = _closed_loop(loaded, TrialConfig(first, tracks, trials, reactions=chosen), store)
+            config = TrialConfig(first, tracks, trials, reactions=chosen)
+            name = record_name(loaded.config, "trials", asdict(config))
+            made = store.read(name) if name in store else _closed_loop(loaded, config)
+        store.write(made)  # an existing record is kept
     lines = [f"{name}: {'none' if value is None else f'{value:.4g}'}" for name, value in made.measures.items()]
-    _print({"record": made.name, **made.measures}, as_json, *lines)
+    show(as_json, {"record": made.name, **made.measures}, *lines)
 
 
 @drive.command()
@@ -157,7 +158,7 @@ def saliency(
         moments = [int(number) for number in at.split(",")]
         loaded = [load_policy(policy, "carracing") for policy in policies]
         saliency_figure(loaded, World(), track, moments).savefig(out)
-    _print({"picture": str(out)}, as_json, f"Picture: {out}")
+    show(as_json, {"picture": str(out)}, f"Picture: {out}")
 
 
 @drive.command()
@@ -165,7 +166,7 @@ def figure(
     policies: Policies,
     out: Picture = Path("closed-loop.png"),
     track: Track = UNSEEN,
-    results: Results = RESULTS,
+    results: Results = DRIVING_FOLDER,
     as_json: AsJson = False,
 ) -> None:
     """Draw the paper's closed-loop figure: map, distances, actions, saliency, and success in other colours."""
@@ -177,11 +178,11 @@ def figure(
     with one_line_errors():
         loaded = [load_policy(policy, "carracing") for policy in policies]
         closed_loop_figure(loaded, World(), track, DriveStore(results).of("trials")).savefig(out)
-    _print({"picture": str(out)}, as_json, f"Picture: {out}")
+    show(as_json, {"picture": str(out)}, f"Picture: {out}")
 
 
 @drive.command()
-def table(results: Results = RESULTS, as_json: AsJson = False) -> None:
+def table(results: Results = DRIVING_FOLDER, as_json: AsJson = False) -> None:
     """Print mean and standard deviation over seeds of all driving tests."""
     from nsac.lab.driving.records import DriveStore, sheets, table_rows
 
@@ -189,11 +190,7 @@ def table(results: Results = RESULTS, as_json: AsJson = False) -> None:
         records = DriveStore(results).records()
     if not records:
         stop(f"{results} has no records. Make some with `nsac drive test POLICY`.")
-    if as_json:
-        print(json.dumps(table_rows(records)))
-        return
-    for sheet in sheets(records):
-        print_sheet(sheet)
+    show(as_json, table_rows(records), *map(sheet_table, sheets(records)))
 
 
 @drive.command()
@@ -222,35 +219,16 @@ def udacity(
         serve(driver, host, port, lambda used: errors.print(f"Waiting for the simulator at {host}:{used}."))
 
 
-def _closed_loop(policy: "DrivingPolicy", config: "TrialConfig", store: "DriveStore") -> "DriveRecord":
-    """The record of the closed-loop test, read or made."""
-    from dataclasses import asdict
-
-    from nsac.lab.driving.records import make_record, record_name
+def _closed_loop(policy: "DrivingPolicy", config: "TrialConfig") -> "DriveRecord":
+    from nsac.lab.driving.records import make_record
     from nsac.lab.driving.trials import run_trials
 
-    name = record_name(policy.config, "trials", asdict(config))
-    if name in store:
-        return store.read(name)
-    start, count = time.process_time(), 0
+    start, laps = time.process_time(), count(1)
     with errors.status("driving") as status:
 
         def report(driven: "Lap", kind: str) -> None:
-            nonlocal count
-            count += 1
-            status.update(f"lap {count}, {kind}: {'finished' if driven.finished else 'failed'}")
+            status.update(f"lap {next(laps)}, {kind}: {'finished' if driven.finished else 'failed'}")
 
-        found = run_trials(policy, config, report)
-    details = asdict(found)
+        details = asdict(run_trials(policy, config, report))
     measures, seconds = details.pop("measures"), time.process_time() - start
-    made = make_record(policy.config, "trials", asdict(config), measures, details, seconds)
-    store.write(made)
-    return made
-
-
-def _print(about: dict[str, Any], as_json: bool, *lines: str) -> None:
-    if as_json:
-        print(json.dumps(about))
-    else:
-        for line in lines:
-            console.print(line, soft_wrap=True)
+    return make_record(policy.config, "trials", asdict(config), measures, details, seconds)

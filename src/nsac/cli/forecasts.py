@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsac.cli.reading import TableError, find_columns
+from nsac.cli.tables import TableError, find_columns
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -63,7 +63,5 @@ def evaluate(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> lis
 
 def _check_columns(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> None:
     columns = estimator.columns_
-    needed = [columns.time, *columns.inputs]
-    if columns.series is not None:
-        needed.insert(1, columns.series)
-    find_columns(frame, needed, path)
+    series = [] if columns.series is None else [columns.series]
+    find_columns(frame, [columns.time, *series, *columns.inputs], path)

@@ -5,18 +5,12 @@ from typing import Annotated
 import typer
 
 import nsac
-from nsac.cli import bench as grid
-from nsac.cli import demo, deprecated, model, report, shifts, studies
+from nsac.cli import bench, model, report, shifts, studies
 from nsac.cli.data import data
 from nsac.cli.drive import drive
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
-bench = typer.Typer(no_args_is_help=True, help="Benchmarks: run them, print tables, draw figures, write the report.")
-
-
-def main() -> None:
-    """Entry point."""
-    app()
+group = typer.Typer(no_args_is_help=True, help="Benchmarks: run them, print tables, draw figures, write the report.")
 
 
 def _print_version(wanted: bool) -> None:
@@ -34,10 +28,13 @@ def _root(
     """Calibrated predictions for tables and irregularly sampled time series with missing values."""
 
 
-model.register(app)
-demo.register(app)
-for group in (grid, report, studies, shifts, deprecated):
-    group.register(bench)
-app.add_typer(bench, name="bench")
+for command in (model.fit, model.predict, model.evaluate, model.export, studies.demo):
+    app.command()(command)
+group.command("list")(bench.list_)
+for command in (bench.run, bench.table, report.report, studies.study, studies.figure, shifts.shifts, shifts.growth):
+    group.command()(command)
+for command in (studies.frozen, studies.ablation):
+    group.command(hidden=True)(command)
+app.add_typer(group, name="bench")
 app.add_typer(data, name="data")
 app.add_typer(drive, name="drive")

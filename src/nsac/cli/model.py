@@ -1,17 +1,17 @@
 """`nsac fit`, `predict`, `evaluate`, `export`: from a file to a model, and from a model to files."""
 
-import json
+import gzip
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
+from nsac._io import write_atomic
 from nsac.cli import forecasts, tables
-from nsac.cli.common import AsJson, console, errors, note, one_line_errors, status
-from nsac.cli.reading import TableError, find_columns, read_table
+from nsac.cli.common import AsJson, check_choice, errors, make_table, one_line_errors, show, status
+from nsac.cli.tables import TableError, find_columns
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -21,12 +21,6 @@ Model = Annotated[Path, typer.Argument(help="A folder that `nsac fit` wrote.", s
 Coverage = Annotated[float, typer.Option(help="Nominal coverage of the prediction interval.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
 Targets = Annotated[list[str] | None, typer.Option("--target", help="Column to predict; repeat for several.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    for command in (fit, predict, evaluate, export):
-        app.command()(command)
 
 
 def fit(
@@ -70,7 +64,7 @@ def fit(
         if steps:
             settings["training"] = {"max_steps": steps}
         if time_column is None:
-            estimator, rows = tables.fit(frame, data, target, settings, note)
+            estimator, rows = tables.fit(frame, data, target, settings)
         else:
             find_columns(frame, [time_column] if series is None else [time_column, series], data)
             settings |= {"time": time_column, "horizon": horizon, "series": series}
@@ -82,13 +76,8 @@ def fit(
         report |= {"columns": [str(name) for name in frame.columns if name not in target], "targets": target}
         report |= {"seconds": round(time.perf_counter() - started, 1)}
         report |= {"bytes": sum(file.stat().st_size for file in out.iterdir())}
-    if as_json:
-        print(json.dumps(report))
-        return
-    console.print(
-        f"{report['class']} ({method}) of {rows} rows in {report['seconds']} s: {out}, {report['bytes'] / 1e6:.1f} MB",
-        soft_wrap=True,
-    )
+    seconds, size = report["seconds"], report["bytes"] / 1e6
+    show(as_json, report, f"{report['class']} ({method}) of {rows} rows in {seconds} s: {out}, {size:.1f} MB")
 
 
 def predict(
@@ -105,7 +94,7 @@ def predict(
         estimator, targets = _load(model)
         frame = _read(data, tables.text_columns(estimator))
         if type(estimator).__name__ == "NSACRegressor":
-            table = tables.predict(estimator, frame, data, targets, coverage, errors)
+            table = tables.predict(estimator, frame, data, targets, coverage)
         else:
             table = forecasts.predict(estimator, frame, data, coverage)
         if out is None:
@@ -137,25 +126,18 @@ def evaluate(
                 evaluations = forecasts.evaluate(estimator, frame, data)
             scores = {e.target: e.scores for e in evaluations}
         if out is not None:
-            from nsac._io import write_atomic
-
             about = f"Model: {model} ({type(estimator).__name__}, method {estimator.method})"
             facts = [about, f"Data: {data}, {len(frame)} rows"]
             write_atomic(out, page(f"Evaluation of {', '.join(scores)}", facts, evaluations).encode())
-    if as_json:
-        report = {}
-        for e in evaluations:  # `naive` is the documented key of the baseline
-            both = {"model": scores[e.target]["model"], "naive": scores[e.target]["baseline"]}
-            report[e.target] = {**both, "values": len(e.y)}
-        print(json.dumps(report))
-        return
-    for e in evaluations:
-        table = Table("", *(SCORE_NAMES[key][0] for key in SCORES), title=e.target)
-        for row, name in (("model", "model"), ("baseline", e.baseline_name)):
-            table.add_row(name, *(f"{scores[e.target][row][key]:.4g}" for key in SCORES))
-        console.print(table)
-        console.print(summary(e), soft_wrap=True)
-    if out is not None:
+    facts, lines = {}, []
+    for e in evaluations:  # `naive` is the documented key of the baseline
+        model_scores, baseline = scores[e.target]["model"], scores[e.target]["baseline"]
+        facts[e.target] = {"model": model_scores, "naive": baseline, "values": len(e.y)}
+        rows = {"model": model_scores, e.baseline_name: baseline}
+        texts = [(name, *(f"{row[key]:.4g}" for key in SCORES)) for name, row in rows.items()]
+        lines += [make_table(["", *(SCORE_NAMES[key][0] for key in SCORES)], texts, title=e.target), summary(e)]
+    show(as_json, facts, *lines)
+    if out is not None and not as_json:
         errors.print(f"Page: {out}", soft_wrap=True)
 
 
@@ -169,9 +151,7 @@ def export(
     """Write a model as one file that runs without this library: with ONNX Runtime and numpy, or with torch alone."""
     with one_line_errors(verbose):
         kinds = {"onnx": ".onnx", "torch": ".pt2"}
-        if to not in kinds:
-            raise TableError(f"`--to` must be one of {', '.join(kinds)}. Got {to!r} instead.")
-        from nsac._io import write_atomic
+        check_choice("--to", to, kinds)
         from nsac.estimators.export import export_onnx, export_program, program_bytes
 
         estimator, targets = _load(model)
@@ -181,12 +161,12 @@ def export(
                 export_onnx(estimator, path, coverage, targets)
             else:
                 write_atomic(path, program_bytes(export_program(estimator, coverage)))
-    console.print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", soft_wrap=True)
+    show(False, None, f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
 def _read(path: Path, text: Sequence[str]) -> "DataFrame":
     with status(f"reading {path}"):
-        return read_table(path, text, note)
+        return tables.read_table(path, text)
 
 
 def _load(folder: Path) -> tuple[Any, list[str]]:
@@ -201,7 +181,6 @@ def _load(folder: Path) -> tuple[Any, list[str]]:
 
 
 def _check_free(folder: Path, force: bool) -> None:
-    """Refuse a folder that must not be replaced, before a model is fitted."""
     if not folder.exists():
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
@@ -212,20 +191,14 @@ def _check_free(folder: Path, force: bool) -> None:
 
 
 def _write(table: "DataFrame", path: Path) -> None:
-    import gzip
-    import io
-
-    from nsac._io import write_atomic
-
     if path.suffix.lower() in (".parquet", ".pq"):
-        content = io.BytesIO()
         try:
-            table.to_parquet(content, engine="pyarrow", index=False)
+            content = table.to_parquet(engine="pyarrow", index=False)
         except ImportError:
-            raise TableError(
-                "Parquet needs pyarrow. Run `pip install 'nsac[parquet]'`, or write a .csv file."
-            ) from None
-        write_atomic(path, content.getvalue())
-        return
-    text = table.to_csv(index=False).encode()
-    write_atomic(path, gzip.compress(text, mtime=0) if path.suffix.lower() == ".gz" else text)
+            problem = "Parquet needs pyarrow. Run `pip install 'nsac[parquet]'`, or write a .csv file."
+            raise TableError(problem) from None
+    else:
+        content = table.to_csv(index=False).encode()
+        if path.suffix.lower() == ".gz":
+            content = gzip.compress(content, mtime=0)
+    write_atomic(path, content)

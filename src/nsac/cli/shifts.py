@@ -7,41 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import track
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from nsac.cli.common import (
-    AsJson,
-    DryRun,
-    Methods,
-    check_names,
-    console,
-    errors,
-    note_deprecated,
-    one_line_errors,
-    parse_seeds,
-    print_plan,
-    resume_hint,
-    stop,
-)
-from nsac.cli.records import SHIFT_FOLDER, choose_folder
+from nsac.cli import common
+from nsac.cli.common import AsJson, DryRun, errors, one_line_errors, parse_seeds, print_plan, show, stop
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from nsac.lab.shifts.growth import GrowthRun
-
 SEED_NOTE = "A single number is one seed; in earlier versions it was a number of seeds."
 
 
-def register(bench: typer.Typer) -> None:
-    """Add the commands."""
-    for command in (shifts, growth):
-        bench.command()(command)
-
-
 def shifts(
-    method: Methods = None,
+    method: common.Methods = None,
     seeds: Annotated[
         str | None,
         typer.Option(
@@ -52,7 +31,7 @@ def shifts(
     dry_run: DryRun = False,
     records: Annotated[
         Path, typer.Option("--records", help="Folder of the records. Runs with a record are skipped.")
-    ] = SHIFT_FOLDER,
+    ] = common.SHIFT_FOLDER,
     out: Annotated[Path | None, typer.Option("--out", help="Markdown page (.md) to write all tables to.")] = None,
     as_json: AsJson = False,
     old_markdown: Annotated[Path | None, typer.Option("--markdown", hidden=True)] = None,
@@ -61,23 +40,26 @@ def shifts(
 
     Interrupt it at any time; the same command resumes.
     """
-    from nsac.lab.shifts.page import page
+    from nsac.lab.shifts.page import cost_table, detection_table, has_cost, page
     from nsac.lab.shifts.run import COMPARED, read_kept, run_kept
     from nsac.lab.shifts.scenes import REPORTED, scenes
 
     if out is not None and not out.suffix:  # `--out` was the folder of the records
-        records, out = choose_folder(records, out), None
+        records, out = common.choose_folder(records, out), None
     if old_markdown is not None:
-        note_deprecated("--markdown FILE", "--out FILE")
+        common.note_deprecated("--markdown FILE", "--out FILE")
         out = old_markdown
-    with one_line_errors(interrupted=resume_hint(records)):
-        check_names("method", method, list(COMPARED))
+    with one_line_errors(kept=records):
+        common.check_names("method", method, COMPARED)
         chosen = [] if seeds is None else parse_seeds(seeds)
         every = [(scene, name, seed) for seed in chosen for name in method or COMPARED for scene in scenes(REPORTED)]
-        done = _runs(read_kept(records))
+        kept = read_kept(records)
+        done = set() if kept.empty else set(kept[["scene", "method", "seed"]].itertuples(index=False, name=None))
         todo = [run for run in every if run not in done]
         if dry_run:
-            print_plan("runs", len(every), [_describe(*run) for run in todo], as_json)
+            facts = [{"scene": scene, "method": name, "seed": seed} for scene, name, seed in todo]
+            plan = [(" ".join(map(str, about.values())), about) for about in facts]
+            print_plan("runs", len(every), plan, as_json)
             return
         for run in track(todo, "training", console=errors, disable=not todo):
             run_kept(records, *run)
@@ -87,7 +69,17 @@ def shifts(
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(page(results), encoding="utf-8")
-        _print_results(results, as_json)
+        detection = detection_table(results)
+        compared = detection.index.isin(list(COMPARED))
+        facts = {"detection": _rows(detection), "cost": []}
+        lines = _titled("AUROC of the epistemic standard deviation, by kind of shift", detection[compared].T)
+        if not compared.all():
+            lines += _titled("AUROC of reference detectors, by kind of shift", detection[~compared].T)
+        if has_cost(results):
+            cost = cost_table(results)
+            facts["cost"] = _rows(cost)
+            lines += _titled("In-distribution cost and out-of-distribution coverage", cost)
+        show(as_json, facts, *lines)
 
 
 def growth(
@@ -95,7 +87,7 @@ def growth(
         str, typer.Option(help=f"Range or comma-separated list of seeds to average over: 0-2, or 0,2. {SEED_NOTE}")
     ] = "0-2",
     dry_run: DryRun = False,
-    out: Annotated[Path, typer.Option("--out", help="Figure to write.")] = Path("growth.png"),
+    out: common.Figure = Path("growth.png"),
     as_json: AsJson = False,
 ) -> None:
     """Measure whether epistemic uncertainty shrinks as the training data grows, from an eighth of three sets to all."""
@@ -110,52 +102,16 @@ def growth(
         runs = [run_growth(*run) for run in track(todo, "training", console=errors)]
         out.parent.mkdir(parents=True, exist_ok=True)
         growth_figure(runs).savefig(out)
-        rows = [_mean(task, share, runs) for task, share in product(TASKS, SHARES)]
-    if as_json:
-        print(json.dumps({"rows": rows, "figure": str(out)}))
-        return
+        rows, scores = [], ("error", "aleatoric", "epistemic")
+        for task, share in product(TASKS, SHARES):
+            some = [run for run in runs if (run.task, run.share) == (task, share)]
+            means = {name: sum(getattr(run, name) for run in some) / len(some) for name in scores}
+            rows.append({"task": task, "share": share, **means})
     caption = "RMSE and standard deviations, in units of the target's standard deviation."
-    table = Table("task", "fraction of the data", "RMSE", "aleatoric", "epistemic", caption=caption)
-    for row in rows:
-        scores = [f"{row[name]:.4f}" for name in ("error", "aleatoric", "epistemic")]
-        table.add_row(row["task"], f"{row['share']:g}", *scores)
-    console.print(table)
-    console.print(f"Figure: {out}", soft_wrap=True)
-
-
-def _runs(records: "DataFrame") -> set[tuple[str, str, int]]:
-    """Scene, method and seed of the runs that have a record."""
-    if records.empty:
-        return set()
-    return set(records[["scene", "method", "seed"]].itertuples(index=False, name=None))
-
-
-def _describe(scene: str, method: str, seed: int) -> tuple[str, dict[str, Any]]:
-    return f"{scene} {method} {seed}", {"scene": scene, "method": method, "seed": seed}
-
-
-def _mean(task: str, share: float, runs: list["GrowthRun"]) -> dict[str, Any]:
-    some = [run for run in runs if (run.task, run.share) == (task, share)]
-    means = {name: sum(getattr(run, name) for run in some) / len(some) for name in ("error", "aleatoric", "epistemic")}
-    return {"task": task, "share": share, **means}
-
-
-def _print_results(records: "DataFrame", as_json: bool) -> None:
-    from nsac.lab.shifts.page import cost_table, detection_table, has_cost
-    from nsac.lab.shifts.run import COMPARED
-
-    detection = detection_table(records)
-    comparable = has_cost(records)
-    cost = cost_table(records) if comparable else None
-    if as_json:
-        print(json.dumps({"detection": _rows(detection), "cost": [] if cost is None else _rows(cost)}))
-        return
-    compared = detection.index.isin(list(COMPARED))
-    _print_frame("AUROC of the epistemic standard deviation, by kind of shift", detection[compared].T)
-    if not compared.all():
-        _print_frame("AUROC of reference detectors, by kind of shift", detection[~compared].T)
-    if cost is not None:
-        _print_frame("In-distribution cost and out-of-distribution coverage", cost)
+    head = ("task", "fraction of the data", "RMSE", "aleatoric", "epistemic")
+    texts = [(row["task"], f"{row['share']:g}", *(f"{row[name]:.4f}" for name in scores)) for row in rows]
+    table = common.make_table(head, texts, caption=caption)
+    show(as_json, {"rows": rows, "figure": str(out)}, table, f"Figure: {out}")
 
 
 def _rows(frame: "DataFrame") -> list[dict[str, Any]]:
@@ -163,15 +119,11 @@ def _rows(frame: "DataFrame") -> list[dict[str, Any]]:
     return json.loads(frame.rename_axis("name").reset_index().to_json(orient="records", double_precision=15) or "[]")
 
 
-def _print_frame(title: str, frame: "DataFrame") -> None:
+def _titled(title: str, frame: "DataFrame") -> list[Text | Table]:
     import pandas as pd
 
-    console.print(Text(title, style="bold"))
-    table = Table(box=None, padding=(0, 1, 0, 0))
-    table.add_column(str(frame.index.name or ""), no_wrap=True)
-    for name in frame.columns:
-        heading = str(name).replace("/", "/ ").replace("_", " ")  # a heading wraps at spaces
-        table.add_column(heading, justify="right", overflow="fold")
-    for name, row in frame.iterrows():
-        table.add_row(str(name), *("" if pd.isna(value) else f"{value:.3f}" for value in row))
-    console.print(table)
+    names = [str(name).replace("/", "/ ").replace("_", " ") for name in frame.columns]  # a heading wraps at spaces
+    head = [Column(str(frame.index.name or ""), no_wrap=True)]
+    head += [Column(name, justify="right", overflow="fold") for name in names]
+    rows = [(str(i), *("" if pd.isna(value) else f"{value:.3f}" for value in row)) for i, row in frame.iterrows()]
+    return [Text(title, style="bold"), common.make_table(head, rows, box=None, padding=(0, 1, 0, 0))]

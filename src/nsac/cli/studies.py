@@ -1,45 +1,41 @@
-"""`nsac bench study` and `figure`: the paper's studies beside its main table, and its figures."""
+"""`nsac demo`, `nsac bench study` and `figure`: the paper's studies beside its main table, and its figures."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from nsac.cli.common import (
-    AsJson,
-    DryRun,
-    check_names,
-    console,
-    errors,
-    one_line_errors,
-    parse_seeds,
-    print_outcome,
-    print_plan,
-    resume_hint,
-    stop,
-)
-from nsac.cli.records import (
-    GRID_FOLDER,
-    STUDY_FOLDER,
-    GridRecords,
-    StudyRecords,
-    WrittenRecords,
-    study_records,
+from nsac.cli import common
+from nsac.cli.common import AsJson, console, errors, one_line_errors, show, stop
+
+DEMO_SCORES = {
+    "mse": "MSE", "nll": "NLL", "crps": "CRPS", "coverage": "90 % PI", "aleatoric": "aleat.", "epistemic": "epist.",
+}  # fmt: skip
+"""Scores of `nsac demo` and their headings."""
+DEMO_CAPTION = (
+    "50 test spirals. 90 % PI: coverage of the 90 % prediction interval. aleat., epist.: aleatoric and epistemic "
+    "standard deviation."
 )
 
-if TYPE_CHECKING:
-    from nsac.lab.grid.sheet import Sheet
-    from nsac.lab.studies.base import Setting, StudyRecord, StudyStore
 
-FIGURE_FOLDER = Path("docs/figures")
+def demo(
+    out: common.Figure = Path("nsac-demo.png"),
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of data, wiring, weights and noise.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Train on irregularly sampled spirals, compare with a baseline, and draw the predictive uncertainty."""
+    from nsac.lab.studies.demo import run_demo  # here, so that `nsac --help` does not import torch
+    from nsac.lab.studies.figure import spiral_figure
+    from nsac.training import ProgressBar
 
-
-def register(bench: typer.Typer) -> None:
-    """Add the commands."""
-    for command in (study, figure):
-        bench.command()(command)
+    with one_line_errors():
+        with ProgressBar(errors) as progress:
+            result = run_demo(steps, seed, progress)
+        spiral_figure(result.run, out)
+    rows = [(f"{row['method']}, {row['half']}", *(f"{row[k]:.4f}" for k in DEMO_SCORES)) for row in result.rows]
+    table = common.make_table(["", *DEMO_SCORES.values()], rows, caption=DEMO_CAPTION)
+    show(as_json, {"rows": result.rows, "figure": str(out)}, table, f"Figure: {out}")
 
 
 def study(
@@ -50,8 +46,8 @@ def study(
     seeds: Annotated[
         str | None, typer.Option("--seeds", help="Range or comma-separated list of seeds. Default: all of a study.")
     ] = None,
-    dry_run: DryRun = False,
-    out: WrittenRecords = STUDY_FOLDER,
+    dry_run: common.DryRun = False,
+    out: common.WrittenRecords = common.STUDY_FOLDER,
     as_json: AsJson = False,
 ) -> None:
     """Run the paper's studies and print their tables. Interrupt it at any time; the same command resumes.
@@ -60,38 +56,45 @@ def study(
     is skipped. `nsac bench figure NAME` draws the figure of a study.
     """
     from nsac.lab.studies import STUDIES
-    from nsac.lab.studies.base import StudyStore, settings
+    from nsac.lab.studies.base import StudyStore, found, settings
+    from nsac.lab.studies.run import execute_studies
 
-    with one_line_errors(interrupted=resume_hint(out)):
-        check_names("study", names, list(STUDIES))
+    with one_line_errors(kept=out):
+        common.check_names("study", names, STUDIES)
         chosen, store = names or list(STUDIES), StudyStore(out)
-        wanted = None if seeds is None else parse_seeds(seeds)
-        every = {
-            setting.name: setting
-            for name in chosen
-            for setting in settings(name)
-            if wanted is None or setting.seed in wanted
-        }
+        every = {setting.name: setting for name in chosen for setting in settings(name)}
+        if seeds is not None:
+            wanted = common.parse_seeds(seeds)
+            every = {name: setting for name, setting in every.items() if setting.seed in wanted}
         if not every:
             stop(f"No setting of {', '.join(chosen)} has a seed of `--seeds {seeds}`. Leave out `--seeds` to run all.")
         todo = [setting for name, setting in every.items() if name not in store]
         if dry_run:
-            print_plan("settings", len(every), [_describe(setting) for setting in todo], as_json)
+            plan = [(s.title, {"study": s.study, **s.point, "seed": s.seed, "name": s.name}) for s in todo]
+            common.print_plan("settings", len(every), plan, as_json)
             return
-        failed = _execute(todo, store, as_json)
+        failed, shown = [], errors if as_json else console
+        for i, event in enumerate(execute_studies(todo, store), start=1):
+            seconds = "" if event.record is None else f"{event.record.seconds['wall']:.0f} s"
+            shown.print(f"{i}/{len(todo)} {event.setting.title}: {event.error or seconds}", soft_wrap=True)
+            if event.kind == "failed":
+                failed.append({"name": event.setting.name, "error": event.error})
         if not as_json:
-            _print_sheets(chosen, [record for record in study_records(out) if record.name in every])
+            records = [record for record in common.study_records(out) if record.name in every]
+            for name in chosen:
+                if answers := found(name, records):
+                    show(False, None, *map(common.sheet_table, STUDIES[name].sheets(answers)))
         done = sum(name in store for name in every)
-    print_outcome("settings", len(every), done, failed, out, as_json)
+    common.print_outcome("settings", len(every), done, failed, out, as_json)
 
 
 def figure(
     names: Annotated[
         list[str] | None, typer.Argument(help="Figures. Default: all that have records.", show_default=False)
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write the figures to.")] = FIGURE_FOLDER,
-    records: GridRecords = GRID_FOLDER,
-    studies: StudyRecords = STUDY_FOLDER,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write the figures to.")] = Path("docs/figures"),
+    records: common.GridRecords = common.GRID_FOLDER,
+    studies: common.StudyRecords = common.STUDY_FOLDER,
     as_json: AsJson = False,
 ) -> None:
     """Draw the paper's figures from records, as PNG files."""
@@ -100,8 +103,8 @@ def figure(
     from nsac.lab.report.figures import picture_groups, pictures
 
     with one_line_errors():
-        check_names("figure", names, picture_groups())
-        drawn = pictures(current_records(Store(records))[0], study_records(studies))
+        common.check_names("figure", names, picture_groups())
+        drawn = pictures(current_records(Store(records))[0], common.study_records(studies))
         drawn = [picture for picture in drawn if not names or picture.group in names]
         if not drawn:
             stop(f"{records} and {studies} have no records for it. Run `nsac bench run` or `nsac bench study` first.")
@@ -111,48 +114,32 @@ def figure(
             path = out / f"{picture.name}.png"
             path.write_bytes(picture.png())
             rows.append({"name": picture.name, "place": picture.place, "file": str(path)})
-            if not as_json:
-                console.print(f"{picture.place}: {path}", soft_wrap=True)
-    if as_json:
-        print(json.dumps(rows))
+    show(as_json, rows, *(f"{row['place']}: {row['file']}" for row in rows))
 
 
-def print_sheet(sheet: "Sheet") -> None:
-    """Print a table."""
-    from nsac.lab.report.sections import cell_text
-
-    table = Table(title=sheet.title, caption=sheet.note, box=None, padding=(0, 1, 0, 0))
-    for i, name in enumerate(sheet.head):
-        table.add_column(name, justify="right" if i else "left")
-    for row in sheet.rows:
-        table.add_row(*(cell_text(cell, brief=True) for cell in row))
-    console.print(table)
+def frozen(out: common.Figure = Path("frozen.png"), studies: common.StudyRecords = common.STUDY_FOLDER) -> None:
+    """Deprecated: `nsac bench study freezing`, then `nsac bench figure freezing`."""
+    _run_deprecated("frozen", "freezing", None, studies, out)
 
 
-def _execute(todo: list["Setting"], store: "StudyStore", as_json: bool) -> list[dict[str, str]]:
-    """Run the settings, print a line for each, and return those that failed with their errors."""
-    from nsac.lab.studies.run import execute_studies
-
-    failed, shown = [], errors if as_json else console
-    for i, event in enumerate(execute_studies(todo, store), start=1):
-        seconds = "" if event.record is None else f"{event.record.seconds['wall']:.0f} s"
-        shown.print(f"{i}/{len(todo)} {event.setting.title}: {event.error or seconds}", soft_wrap=True)
-        if event.kind == "failed":
-            failed.append({"name": event.setting.name, "error": event.error})
-    return failed
+def ablation(
+    out: common.Figure = Path("ablation.png"),
+    studies: common.StudyRecords = common.STUDY_FOLDER,
+    seed: Annotated[int | None, typer.Option(min=0, help="Run this seed only.")] = None,
+) -> None:
+    """Deprecated: `nsac bench study regulariser`, then `nsac bench figure regulariser`."""
+    _run_deprecated("ablation", "regulariser", None if seed is None else str(seed), studies, out)
 
 
-def _print_sheets(names: list[str], records: list["StudyRecord"]) -> None:
+def _run_deprecated(old: str, name: str, seeds: str | None, folder: Path, out: Path) -> None:
     from nsac.lab.studies import STUDIES
     from nsac.lab.studies.base import found
 
-    for name in names:
-        answers = found(name, records)
-        if answers:
-            for sheet in STUDIES[name].sheets(answers):
-                print_sheet(sheet)
-
-
-def _describe(setting: "Setting") -> tuple[str, dict]:
-    facts = {"study": setting.study, **setting.point, "seed": setting.seed, "name": setting.name}
-    return setting.title, facts
+    common.note_deprecated(f"nsac bench {old}", f"nsac bench study {name}` and `nsac bench figure {name}")
+    study([name], seeds=seeds, out=folder)
+    with one_line_errors():
+        draw = STUDIES[name].draw
+        assert draw is not None
+        out.parent.mkdir(parents=True, exist_ok=True)
+        draw(found(name, common.study_records(folder))).savefig(out)
+    console.print(f"Figure: {out}", soft_wrap=True)

@@ -1,27 +1,86 @@
-"""Tables in files, with independent rows: fit, predict, evaluate."""
+"""Tables in CSV, CSV.gz and Parquet files: read them; fit, predict and evaluate their rows.
 
-from collections.abc import Callable
+Every error message is one line that explains how to fix the file.
+"""
+
+import csv
+import difflib
+import gzip
+import io
+import re
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from nsac.cli.reading import TableError, find_columns
+from nsac.cli.common import errors, note
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-    from torch import Tensor
 
     from nsac.estimators.evaluation import Evaluation
     from nsac.estimators.regressor import NSACRegressor
 
+DELIMITERS = (",", ";", "\t", "|")
+"""The most frequent one in the header line is used; ties are resolved in this order."""
+SNIFFED_BYTES = 1 << 16
+"""Bytes from which delimiter, header and decimal separator are detected."""
+MIN_NUMERIC_FRACTION = 0.5
+"""A text column with at least this fraction of numbers is taken for a numeric column with errors."""
 CHUNK_ROWS = 20_000
 """Rows predicted between two updates of the progress bar."""
 
 
-def fit(
-    frame: "DataFrame", path: Path, targets: list[str], settings: dict[str, Any], note: Callable[[str], None]
-) -> tuple["NSACRegressor", int]:
+class TableError(ValueError):
+    """A file cannot be read as a table. The message explains how to fix it."""
+
+
+def read_table(path: Path, text: Sequence[str] = ()) -> "DataFrame":
+    """Read a table with unique, named columns and at least one row; the columns `text` are read as text.
+
+    The file format is detected from the first bytes, the delimiter from the header. Columns without a name, such as
+    the index that `DataFrame.to_csv` writes, are dropped, with a note.
+    """
+    try:
+        with open(path, "rb") as file:
+            start = file.read(4)
+    except OSError as err:
+        raise TableError(f"{path} cannot be read: {err.strerror}. Give the path of a CSV or Parquet file.") from None
+    if not start:
+        raise TableError(f"{path} is empty. It needs a header line with the column names, and at least one row.")
+    frame = _read_parquet(path) if start == b"PAR1" else _read_csv(path, list(text), start[:2] == b"\x1f\x8b")
+    frame.columns = [str(name) for name in frame.columns]
+    unnamed = [i for i, name in enumerate(frame.columns) if not name.strip()]
+    if unnamed:
+        note(f"{path}: dropped column {', '.join(str(i + 1) for i in unnamed)}, which has no name.")
+        frame = frame.iloc[:, [i for i in range(frame.shape[1]) if i not in unnamed]]
+    duplicates = [name for name, count in Counter(frame.columns).items() if count > 1]
+    if duplicates:
+        raise TableError(f"{path} has more than one column {duplicates[0]!r}. Give every column a unique name.")
+    if frame.shape[1] and all(_is_number(name) for name in frame.columns):
+        raise TableError(f"{path} has numbers in its first line. Add a header line with the column names.")
+    if frame.empty:
+        raise TableError(f"{path} has no rows. It needs at least one row after the header.")
+    for name in frame.columns.difference(list(text), sort=False):
+        _check_mixed(frame, name, path)
+    return frame
+
+
+def find_columns(frame: "DataFrame", names: Iterable[str], path: Path) -> None:
+    """Raise an error for a name that is not a column, and suggest the closest one."""
+    columns = [str(column) for column in frame.columns]
+    for name in names:
+        if name not in columns:
+            lower = {column.casefold().strip(): column for column in columns}
+            near = difflib.get_close_matches(name.casefold().strip(), lower, 1, 0.5)
+            hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
+            more = f", ... ({len(columns)} in all)" if len(columns) > 20 else ""
+            raise TableError(f"{path} has no column {name!r}.{hint} Its columns are: {', '.join(columns[:20])}{more}.")
+
+
+def fit(frame: "DataFrame", path: Path, targets: list[str], settings: dict[str, Any]) -> tuple["NSACRegressor", int]:
     """A fitted regressor, and the number of rows it was fitted on: those whose targets are known."""
     import numpy as np
 
@@ -36,36 +95,22 @@ def fit(
     if frame.shape[1] == len(targets):
         raise TableError(f"{path} has no columns but the target. Add columns to predict it from.")
     y = frame[targets[0]] if len(targets) == 1 else frame[targets]
-    estimator = NSACRegressor(**settings).fit(frame.drop(columns=targets), y)
-    return estimator, len(frame)
+    return NSACRegressor(**settings).fit(frame.drop(columns=targets), y), len(frame)
 
 
 def text_columns(estimator: Any) -> list[str]:
     """Columns whose categories were read as text; categories that were numbers have Python's text of a float."""
     columns = estimator.columns_
     categories = getattr(columns, "categories", {})  # a forecaster has none
-    return [columns.names[i] for i, each in categories.items() if not all(_is_float(text) for text in each)]
-
-
-def _is_float(text: str) -> bool:
-    try:
-        return repr(float(text)) == text
-    except ValueError:
-        return False
-
-
-def _features(estimator: Any, frame: "DataFrame", path: Path) -> "DataFrame":
-    names = list(getattr(estimator, "feature_names_in_", []))
-    if not names:
-        raise TableError(
-            "The model was fitted to columns without names, so a file cannot be matched. Use it in Python."
-        )
-    find_columns(frame, names, path)
-    return frame.loc[:, names]
+    return [
+        columns.names[i]
+        for i, texts in categories.items()
+        if not all(_is_number(text) and repr(float(text)) == text for text in texts)
+    ]
 
 
 def predict(
-    estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets: list[str], coverage: float, console: Console
+    estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets: list[str], coverage: float
 ) -> "DataFrame":
     """Predictions, one row per row of the file, after those of its columns that are neither input nor target."""
     import pandas as pd
@@ -76,7 +121,7 @@ def predict(
     starts = range(0, len(X), CHUNK_ROWS)
     chunks = [
         estimator.predict_frame(X.iloc[start : start + CHUNK_ROWS], coverage)
-        for start in track(starts, "predicting", console=console, disable=len(starts) < 2)
+        for start in track(starts, "predicting", console=errors, disable=len(starts) < 2)
     ]
     return pd.concat([frame[others].reset_index(drop=True), pd.concat(chunks, ignore_index=True)], axis=1)
 
@@ -96,7 +141,10 @@ def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets
     lower, upper = estimator.conformal_interval(p, 0.9)
     evaluations = []
     for i, name in enumerate(targets):
-        y = _numbers(frame, name, path)
+        try:
+            y = torch.tensor(frame.loc[:, name].to_numpy(dtype=float, na_value=float("nan")))
+        except (TypeError, ValueError):
+            raise TableError(f"{path}: column {name!r} must hold numbers to be compared with predictions.") from None
         mean, std = torch.full_like(y, float(estimator.centre_[i])), torch.full_like(y, float(estimator.scale_[i]))
         output = (slice(None), i) if len(p.shape) == 2 else (slice(None),)
         interval = (lower[output], upper[output])
@@ -105,11 +153,120 @@ def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets
     return evaluations
 
 
-def _numbers(frame: "DataFrame", name: str, path: Path) -> "Tensor":
-    """A column as a tensor, NaN where it is empty."""
-    import torch
+def _features(estimator: Any, frame: "DataFrame", path: Path) -> "DataFrame":
+    names = list(getattr(estimator, "feature_names_in_", []))
+    if not names:
+        raise TableError(
+            "The model was fitted to columns without names, so a file cannot be matched. Use it in Python."
+        )
+    find_columns(frame, names, path)
+    return frame.loc[:, names]
+
+
+def _read_parquet(path: Path) -> "DataFrame":
+    import pandas as pd
 
     try:
-        return torch.tensor(frame.loc[:, name].to_numpy(dtype=float, na_value=float("nan")))
-    except (TypeError, ValueError):
-        raise TableError(f"{path}: column {name!r} must hold numbers to be compared with predictions.") from None
+        frame = pd.read_parquet(path, engine="pyarrow")
+        for i in range(frame.shape[1]):
+            if pd.api.types.is_string_dtype(frame.iloc[:, i]):
+                frame.iloc[:, i].tolist()  # text is decoded on access, and may be damaged too
+        return frame
+    except ImportError:
+        raise TableError(
+            f"{path} is Parquet, which needs pyarrow. Run `pip install 'nsac[parquet]'`, or save the file as CSV."
+        ) from None
+    except Exception as err:  # a damaged file can raise many different errors of pyarrow
+        raise TableError(f"{path} is not a complete Parquet file ({_first_line(err)}). Write the file again.") from None
+
+
+def _read_csv(path: Path, text: list[str], gzipped: bool) -> "DataFrame":
+    import pandas as pd
+
+    try:
+        with gzip.open(path, "rb") if gzipped else open(path, "rb") as file:
+            header, delimiter, decimal, blank = _sniff(file.read(SNIFFED_BYTES), path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas drops fields of rows that are too long
+            frame = pd.read_csv(
+                path,
+                sep=delimiter,
+                decimal=decimal,
+                encoding="utf-8-sig",
+                compression="gzip" if gzipped else None,
+                skiprows=blank,
+                header=0,
+                names=range(len(header)),  # pandas would rename duplicates
+                dtype={header.index(name): str for name in text if name in header},
+                index_col=False,
+                skipinitialspace=True,
+                low_memory=False,
+            )
+        return frame.rename(columns=dict(enumerate(header)))
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise TableError(f"{path} is not a complete gzip file. Compress or copy it again.") from None
+    except UnicodeDecodeError:
+        raise TableError(f"{path} is not UTF-8 text. Save it as CSV in UTF-8.") from None
+    except pd.errors.ParserWarning:
+        raise TableError(f"{path} has rows with more fields than its header. Name all columns in line 1.") from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error, OverflowError) as err:
+        where = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(err))
+        problem = _first_line(err)
+        if where:
+            problem = f"line {where[2]} has {where[3]} fields, the header has {where[1]}"
+        raise TableError(f"{path} is not a table: {problem}. Correct that line, or put text in quotes.") from None
+    except TableError:
+        raise
+    except (OSError, ValueError) as err:
+        raise TableError(f"{path} cannot be read: {_first_line(err)}.") from None
+
+
+def _sniff(head: bytes, path: Path) -> tuple[list[str], str, str, int]:
+    """Column names, delimiter, decimal separator and number of empty lines before the header."""
+    if b"\0" in head:
+        raise TableError(f"{path} is not a CSV file: it contains binary data. Give a CSV, CSV.gz or Parquet file.")
+    cut = len(head) == SNIFFED_BYTES  # the last character may be incomplete
+    lines = head.decode("utf-8-sig", errors="ignore" if cut else "strict").splitlines()
+    blank = next((i for i, line in enumerate(lines) if line.strip()), len(lines))
+    if not (lines := lines[blank:]):
+        raise TableError(f"{path} is empty. It needs a header line with the column names, and at least one row.")
+    if cut and len(lines) < 2:
+        raise TableError(
+            f"{path} is not a table: its first line is longer than {SNIFFED_BYTES} bytes. Is it a CSV file?"
+        )
+    delimiter = max(DELIMITERS, key=lines[0].count)
+    header = [name.strip() for name in next(csv.reader(io.StringIO(lines[0], newline=""), delimiter=delimiter))]
+    comma = delimiter in ";\t" and any(re.search(rf"(^|{delimiter})-?\d+,\d+({delimiter}|$)", row) for row in lines[1:])
+    return header, delimiter, "," if comma else ".", blank
+
+
+def _check_mixed(frame: "DataFrame", name: str, path: Path) -> None:
+    """Refuse text in a numeric column: it is an error, or a code for missing values that pandas does not know."""
+    import numpy as np
+    import pandas as pd
+
+    column = frame.loc[:, name]
+    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
+        return
+    rows = np.flatnonzero(column.notna())
+    values = [str(value) for value in column.iloc[rows]]
+    is_text = np.isnan(np.asarray(pd.to_numeric(pd.Series(values, dtype=object), errors="coerce"), dtype=float))
+    if not is_text.any() or is_text.mean() > 1 - MIN_NUMERIC_FRACTION:
+        return
+    first = int(is_text.argmax())
+    raise TableError(
+        f"{path}: column {name!r} is numeric, but row {rows[first] + 1} contains {values[first][:40]!r}. Correct it, "
+        f"leave the field empty if the value is missing, or pass `--category {name}` if the column is categorical."
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _first_line(err: BaseException) -> str:
+    return (str(err).strip().splitlines() or [type(err).__name__])[0][:200].rstrip(".")

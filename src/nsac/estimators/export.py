@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from sklearn.utils.validation import check_is_fitted
 
+from nsac._checks import check_probability
 from nsac._io import write_atomic
 from nsac._torch import single_threaded
 from nsac.estimators.base import AbstractEstimator
 from nsac.estimators.forecaster import NSACForecaster
 from nsac.estimators.graph import make_graph, prediction_noise
 from nsac.estimators.regressor import NSACRegressor
-from nsac.uncertainty.checks import check_probability
 
 METHODS = ("nsac", "gmle", "de", "mean", "ridge")  # can be exported; all but the first predict without noise
 METADATA = "nsac"  # key of the description in the metadata of an ONNX file

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state, deprecated
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from nsac._checks import check_int
+from nsac._checks import check_int, check_probability, probabilities
 from nsac.estimators.base import AbstractEstimator
 from nsac.estimators.evaluation import HistoricalForecasts, backtest, historical_forecasts
 from nsac.estimators.observations import Observations, find_columns
@@ -21,7 +21,6 @@ from nsac.estimators.windows import WindowShape
 from nsac.methods import WindowProblem
 from nsac.training import WindowData
 from nsac.uncertainty import Prediction, prediction_columns
-from nsac.uncertainty.checks import check_probability, probabilities
 
 
 class NSACForecaster(AbstractEstimator):

@@ -13,7 +13,7 @@ from nsac.estimators.preprocessing import SeriesPreprocessor, check_array_shapes
 from nsac.estimators.windows import Grid
 from nsac.training import WindowData
 from nsac.uncertainty import LeadTimeConformal, Prediction
-from nsac.uncertainty.adaptive import COVERAGES
+from nsac.uncertainty.conformal import COVERAGES
 
 SCORE_CHUNK = 8192  # windows whose draws are in memory at once
 FRESH_STEPS = 0.25  # an observation is new if it is so many steps later than the last one that was seen

@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 from torch import Tensor
 
+from nsac._checks import probabilities
 from nsac.estimators.base import PREDICTION_BATCH, AbstractEstimator, calibration_size, join, mixture, random_splits
 from nsac.estimators.columns import Columns, categorical_positions, digest_of, target_names, target_std, target_values
 from nsac.estimators.imputation import HotDeck
@@ -17,7 +18,6 @@ from nsac.methods import TableProblem
 from nsac.models.encoder import Batch
 from nsac.training import Subset, TensorData
 from nsac.uncertainty import Prediction, prediction_columns
-from nsac.uncertainty.checks import probabilities
 
 if TYPE_CHECKING:
     from pandas import DataFrame

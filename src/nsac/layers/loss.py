@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from nsac._checks import check_int
 from nsac.layers.inputs import take_rows
-from nsac.uncertainty.surrogate import Surrogate, make_surrogate
+from nsac.uncertainty.ood import Surrogate, make_surrogate
 
 RELATIVE_EPS = 1e-6
 """Minimum of the OOD variance, over the variance of the target. An absolute one would depend on the unit of y; with a

@@ -1,19 +1,23 @@
 """Predicted distributions, their scores, calibration and conformal intervals. Plots are in `uncertainty.plot`."""
 
-from nsac.uncertainty.adaptive import AdaptiveConformal as AdaptiveConformal
-from nsac.uncertainty.adaptive import LeadTimeConformal as LeadTimeConformal
 from nsac.uncertainty.calibration import Calibration as Calibration
+from nsac.uncertainty.calibration import Isotonic as Isotonic
+from nsac.uncertainty.calibration import Recalibrated as Recalibrated
 from nsac.uncertainty.calibration import VarianceScale as VarianceScale
+from nsac.uncertainty.conformal import AdaptiveConformal as AdaptiveConformal
+from nsac.uncertainty.conformal import LeadTimeConformal as LeadTimeConformal
 from nsac.uncertainty.conformal import SplitConformal as SplitConformal
 from nsac.uncertainty.conformal import conformal_margin as conformal_margin
-from nsac.uncertainty.frame import prediction_columns as prediction_columns
-from nsac.uncertainty.isotonic import Isotonic as Isotonic
-from nsac.uncertainty.isotonic import Recalibrated as Recalibrated
+from nsac.uncertainty.ood import Adversarial as Adversarial
+from nsac.uncertainty.ood import FeatureShuffle as FeatureShuffle
+from nsac.uncertainty.ood import GaussianNoise as GaussianNoise
+from nsac.uncertainty.ood import make_surrogate as make_surrogate
 from nsac.uncertainty.ood import ood_aupr as ood_aupr
 from nsac.uncertainty.ood import ood_auroc as ood_auroc
 from nsac.uncertainty.ood import ood_fpr95 as ood_fpr95
 from nsac.uncertainty.prediction import Prediction as Prediction
 from nsac.uncertainty.prediction import Predictor as Predictor
+from nsac.uncertainty.prediction import prediction_columns as prediction_columns
 from nsac.uncertainty.scores import Scores as Scores
 from nsac.uncertainty.scores import ause as ause
 from nsac.uncertainty.scores import calibration_error as calibration_error
@@ -31,7 +35,3 @@ from nsac.uncertainty.scores import score_table as score_table
 from nsac.uncertainty.scores import sharpness as sharpness
 from nsac.uncertainty.scores import sparsify as sparsify
 from nsac.uncertainty.scores import width as width
-from nsac.uncertainty.surrogate import Adversarial as Adversarial
-from nsac.uncertainty.surrogate import FeatureShuffle as FeatureShuffle
-from nsac.uncertainty.surrogate import GaussianNoise as GaussianNoise
-from nsac.uncertainty.surrogate import make_surrogate as make_surrogate

@@ -2,17 +2,30 @@ r"""Conformal intervals: their coverage does not depend on the model being right
 
 The score of a row is its error in predicted standard deviations, $|y - \mu|/\sigma$, a column at a time; an interval is
 $\mu \pm m\sigma$ with a margin $m$ that is a high score of a held-out calibration set.
+
+Adaptive conformal inference (Gibbs and Candes, 2021) follows a stream whose distribution shifts:
+$\alpha_{t+1} = \alpha_t + \gamma(\alpha - err_t)$, with $\alpha$ the nominal and $err_t$ the observed share of misses.
+After a miss the next intervals are wider, after a hit a little narrower.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.uncertainty.checks import check_columns, check_probability
-from nsac.uncertainty.prediction import Predictor, check_rows
+from nsac._checks import check_columns, check_int, check_positive, check_probability, check_shape
+from nsac.uncertainty.prediction import Calibrator, Predictor, check_rows
+
+GAMMA = 0.005
+"""Step size of the recursion; the authors' choice."""
+WINDOW = 500
+"""Latest scores that are kept."""
+COVERAGES = np.array([0.5, 0.8, 0.9, 0.95, 0.99])
+"""Coverages that `LeadTimeConformal` tracks; between them the correction is interpolated."""
+EXTRAPOLATION_FACTOR = 2.0
+"""Where the rank is above the number of scores, `LeadTimeConformal` takes this multiple of the largest score."""
 
 
 def conformal_scores(prediction: Predictor, y: Tensor) -> Tensor:
@@ -23,14 +36,8 @@ def conformal_scores(prediction: Predictor, y: Tensor) -> Tensor:
 def conformal_margin(scores: Tensor, coverage: float | Tensor) -> Tensor:
     r"""Per column the score of rank $\lceil(n+1)\cdot coverage\rceil$ among the n that are not NaN.
 
-    Infinite where the rank is above n (too few scores), 0 where it is below 1.
-
-    Args:
-        scores: (rows, *columns), in any order.
-        coverage: a number, or a tensor (..., *columns).
-
-    Returns:
-        (..., *columns); (*columns) for a number.
+    Infinite where the rank is above n (too few scores), 0 where it is below 1. `scores` are (rows, *columns), in any
+    order; `coverage` is a number, or a tensor (..., *columns), and so is the margin.
     """
     known = (~scores.isnan()).sum(0)
     coverage = torch.as_tensor(coverage, dtype=torch.float64, device=scores.device)
@@ -51,7 +58,7 @@ def interval_around(prediction: Predictor, margin: Tensor) -> tuple[Tensor, Tens
 
 
 @dataclass(frozen=True)
-class SplitConformal:
+class SplitConformal(Calibrator):
     r"""Split conformal prediction: of n calibration scores, the $\lceil(n+1)\cdot coverage\rceil$-th is the margin.
 
     If the calibration rows and a new row are exchangeable, the interval covers the new row with probability at least
@@ -92,13 +99,124 @@ class SplitConformal:
         prediction.check()
         return interval_around(prediction, margin)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers."""
-        return {"scores": self.scores.tolist(), "joint_scores": self.joint_scores.tolist()}
+
+@dataclass
+class AdaptiveConformal(Calibrator):
+    r"""Adaptive conformal intervals of one coverage, each column by itself.
+
+    Whatever the stream does, the share of misses over T updates differs from $\alpha = 1 - coverage$ by at most
+    $(\max(\alpha, 1 - \alpha) + \gamma)/\gamma T$. The price: after many misses $\alpha_t$ may fall below 0, and the
+    interval is then infinite until hits raise it again.
+    """
+
+    scores: Tensor
+    """(at most `window`, *columns), the latest scores, oldest first"""
+    alpha: Tensor
+    """(*columns), the current target of the share of misses"""
+    coverage: float = 0.9
+    gamma: float = GAMMA
+    window: int = WINDOW
 
     @classmethod
-    def from_dict(cls, state: dict[str, Any]) -> "SplitConformal":
-        """Inverse of `to_dict`."""
-        scores = torch.tensor(state["scores"], dtype=torch.float64)
-        joint_scores = torch.tensor(state["joint_scores"], dtype=torch.float64)
-        return cls(scores, joint_scores)
+    def fit(
+        cls, prediction: Predictor, y: Tensor, coverage: float = 0.9, gamma: float = GAMMA, window: int = WINDOW
+    ) -> "AdaptiveConformal":
+        """Start from a held-out calibration set, its rows in order of time, the latest last."""
+        check_probability("coverage", coverage)
+        check_positive("gamma", gamma)
+        check_int("window", window)
+        check_rows(prediction, y)
+        scores = conformal_scores(prediction, y)[-window:]
+        return cls(scores, torch.full_like(scores[0], 1 - coverage), coverage, gamma, window)
+
+    def interval(self, prediction: Predictor) -> tuple[Tensor, Tensor]:
+        """Lower and upper ends of rows that are all predicted now."""
+        check_columns("AdaptiveConformal", self.alpha.shape, prediction.shape)
+        prediction.check()
+        return interval_around(prediction, self._margin())
+
+    def update(self, prediction: Predictor, y: Tensor, interval: tuple[Tensor, Tensor] | None = None) -> None:
+        """Adapt to observed values, at any delay; rows in order of time.
+
+        Misses are counted against `interval`, if given: the one that was issued, where other updates have happened
+        since. By default they are counted against the interval that would be issued now.
+        """
+        check_columns("AdaptiveConformal", self.alpha.shape, prediction.shape)
+        check_rows(prediction, y)
+        for end in interval or ():
+            check_shape("interval", end, "lower and upper ends as `y`", tuple(y.shape))
+            if end.isnan().any():
+                hint = "Pass the value that `interval` returned."
+                raise ValueError(f"`interval` must hold numbers; infinity is allowed. Got nan. {hint}")
+        missed = None if interval is None else (y < interval[0]) | (y > interval[1])
+        for row, score in enumerate(conformal_scores(prediction, y)):
+            miss = score > self._margin() if missed is None else missed[row]
+            self.alpha = self.alpha + self.gamma * ((1 - self.coverage) - miss.to(self.alpha))
+            self.scores = torch.cat([self.scores, score[None]])[-self.window :]
+
+    def _margin(self) -> Tensor:
+        return conformal_margin(self.scores, 1 - self.alpha)
+
+
+@dataclass
+class LeadTimeConformal:
+    """Adaptive conformal margins of forecasts, for each lead time and for several coverages at once.
+
+    A forecast h steps ahead can be compared with the observed value h steps after its origin, and is then compared with
+    the margin that was issued at its origin. Where the rank is above the number of scores the margin stays finite.
+    """
+
+    scores: np.ndarray
+    """(at most WINDOW, horizon), latest errors in predicted standard deviations, oldest first; NaN: not observed"""
+    alpha: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """(coverages, horizon), the current targets of the share of misses"""
+    issued: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """(horizon + 1, coverages, horizon), margins issued 0, 1, ... steps ago"""
+    now: int = 0
+    """time step of the latest update; 0 is that of the first"""
+    begun: bool = False
+    """whether there was an update"""
+
+    def __post_init__(self):
+        horizon = self.scores.shape[1]
+        if not self.begun:
+            self.scores = self.scores[-WINDOW:]
+            self.alpha = np.repeat(1 - COVERAGES[:, None], horizon, 1)
+            self.issued = np.repeat(self._margins(self.alpha)[None], horizon + 1, 0)
+
+    def margin(self, coverage: float) -> np.ndarray:
+        """Factor on the predicted standard deviation, (horizon,)."""
+        shift = [np.interp(coverage, COVERAGES, column) for column in (self.alpha - (1 - COVERAGES[:, None])).T]
+        return self._margins(1 - coverage + np.array(shift)[None])[0]
+
+    def update(self, steps: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """Adapt to forecasts whose values have been observed; returns the margins compared, (rows, coverages, horizon).
+
+        Args:
+            steps: (rows,), time step of the observation, ascending; rows of several series may share one.
+            scores: (rows, horizon), errors of the forecasts made 1, ..., horizon steps before; NaN where there is none.
+        """
+        lead = np.arange(1, scores.shape[1] + 1)
+        compared = np.empty((len(scores), len(COVERAGES), scores.shape[1]))
+        edges = np.flatnonzero(np.diff(steps)) + 1
+        for first, stop in zip(np.append(0, edges), np.append(edges, len(steps)), strict=True):
+            if first == stop:
+                continue
+            passed = int(np.clip(steps[first] - self.now, 1 if self.begun else 0, len(self.issued)))
+            self.issued = np.concatenate([np.repeat(self.issued[:1], passed, 0), self.issued])[: len(self.issued)]
+            self.now, self.begun = int(steps[first]), True
+            margin = self.issued[lead, :, lead - 1].T  # coverages, horizon
+            compared[first:stop] = margin
+            latest = scores[first:stop]
+            known = ~np.isnan(latest)
+            missed = (latest[:, None] > margin).sum(0) / np.maximum(known.sum(0), 1)
+            self.alpha = self.alpha + GAMMA * np.where(known.any(0), 1 - COVERAGES[:, None] - missed, 0.0)
+            self.scores = np.concatenate([self.scores, latest])[-WINDOW:]
+            self.issued[0] = self._margins(self.alpha)
+        return compared
+
+    def _margins(self, alpha: np.ndarray) -> np.ndarray:
+        """(..., horizon); above the largest score a multiple of it, and 0 where there is no score."""
+        margin = conformal_margin(torch.as_tensor(self.scores), torch.as_tensor(1 - alpha)).numpy()
+        largest = np.where(np.isnan(self.scores), 0.0, self.scores).max(0, initial=0.0)
+        return np.where(np.isinf(margin), EXTRAPOLATION_FACTOR * largest, margin)

@@ -1,22 +1,20 @@
 """Plots of predicted distributions, each drawn on given axes; `rc_context(STYLE)` sets the common style."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
+from nsac._checks import check_probability
 from nsac.uncertainty import scores
-from nsac.uncertainty.checks import check_probability
 from nsac.uncertainty.prediction import Prediction, Predictor
 from nsac.uncertainty.scores import ause, calibration_error, pit, sparsify
 from nsac.uncertainty.style import BLUE, GREEN, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, PURPLE
 
 CHANCE_STDS = 1.96
 """Half width of a 95 % band of chance, in standard errors."""
-
 CHANCE_COLOUR = "#DAD6CE"
 """Light grey, for bands of chance."""
 
@@ -48,16 +46,14 @@ def pit_histogram(prediction: Predictor, y: Tensor, axes: Axes, bins: int = 20) 
     axes.legend(loc="upper center", ncols=3, fontsize="small", columnspacing=1, handlelength=1.2)
 
 
-def coverage_by_horizon(
-    prediction: Predictor, y: Tensor, axes: Axes, coverage: Sequence[float] = (0.5, 0.9), horizons: Any = None
-) -> None:
+def coverage_by_horizon(prediction: Predictor, y: Tensor, axes: Axes, coverage: Sequence[float] = (0.5, 0.9)) -> None:
     """PI coverage of the central intervals, for each entry of axis 1; the nominal coverage is dashed."""
     if len(prediction.shape) < 2:
         raise ValueError(
             f"`prediction` must have shape (rows, horizon, ...). Got {tuple(prediction.shape)} instead. "
             "Use `reliability` for a single lead time."
         )
-    x = np.arange(1, prediction.shape[1] + 1) if horizons is None else np.asarray(horizons)
+    x = np.arange(1, prediction.shape[1] + 1)
     for nominal, colour in zip(coverage, (BLUE, ORANGE, GREEN, PURPLE), strict=False):
         covered = scores.coverage(prediction, y, nominal, reduce=False).movedim(1, 0).flatten(1).mean(1)
         axes.axhline(nominal, color=GREY, lw=1, ls="--")

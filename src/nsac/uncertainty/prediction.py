@@ -1,39 +1,74 @@
 """The predicted distribution: a Gaussian mixture of draws, and its aleatoric and epistemic variance."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from inspect import get_annotations
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
+from nsac._checks import check_probability, check_std, check_values
 from nsac.core import decompose, mixture_cdf, mixture_log_prob, mixture_quantile
-from nsac.uncertainty.checks import check_probability, check_std, check_values
-from nsac.uncertainty.frame import prediction_columns
 
 if TYPE_CHECKING:
+    import numpy as np
     from pandas import DataFrame
 
 
-class Predictor(Protocol):
+class Predictor(ABC):
     """One distribution per entry, whatever its family: the interface of most scores and of conformal intervals."""
 
+    shape: torch.Size
+    """of the entries: rows first, then outputs or lead times"""
+    variance: Tensor
+    """total variance"""
+    _moments: tuple[Tensor, ...]
+    """the mean first"""
+
+    @abstractmethod
+    def cdf(self, y: Tensor) -> Tensor:
+        """Probability of a value at most `y`."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse a mean that is not finite and a standard deviation that is not above 0."""
+
+    @abstractmethod
+    def _quantile(self, q: float) -> Tensor: ...
+
     @property
-    def shape(self) -> torch.Size: ...  # noqa: D102
+    def mean(self) -> Tensor:
+        """Predictive mean."""
+        return self._moments[0]
+
     @property
-    def mean(self) -> Tensor: ...  # noqa: D102
-    @property
-    def std(self) -> Tensor: ...  # noqa: D102
-    def cdf(self, y: Tensor) -> Tensor: ...  # noqa: D102
-    def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor: ...  # noqa: D102
-    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]: ...  # noqa: D102
-    def check(self) -> None: ...  # noqa: D102
+    def std(self) -> Tensor:
+        """Square root of the total variance."""
+        return self.variance.sqrt()
+
+    def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
+        """The value that is not exceeded with probability `q`; for several levels (levels, ...)."""
+        levels = torch.as_tensor(q, dtype=torch.float64)
+        for level in levels.flatten().tolist():
+            check_probability("q", level, "For the median pass 0.5.")
+        if levels.ndim == 0:
+            return self._quantile(levels.item())
+        if levels.ndim > 1 or not len(levels):
+            raise ValueError(f"`q` must be one level or a sequence of levels. Got shape {tuple(levels.shape)} instead.")
+        return torch.stack([self._quantile(level) for level in levels.tolist()])
+
+    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Central interval: lower and upper ends, each missed with probability (1 - coverage) / 2."""
+        check_probability("coverage", coverage)
+        return self._quantile((1 - coverage) / 2), self._quantile((1 + coverage) / 2)
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Predictor):
     """Equal-weight Gaussian mixture of N draws, one distribution per entry of `mean`.
 
     Density, CDF, quantiles and intervals are those of the mixture. `mean` and `std` give the Gaussian with the same
@@ -77,11 +112,6 @@ class Prediction:
         return decompose(self.mean_draws, self.log_std_draws)
 
     @property
-    def mean(self) -> Tensor:
-        """Predictive mean."""
-        return self._moments[0]
-
-    @property
     def aleatoric(self) -> Tensor:
         """Aleatoric variance, of the noise in the data: mean over draws of std^2."""
         return self._moments[1]
@@ -96,11 +126,6 @@ class Prediction:
         """Total variance, aleatoric + epistemic."""
         return self.aleatoric + self.epistemic
 
-    @property
-    def std(self) -> Tensor:
-        """Square root of the total variance."""
-        return self.variance.sqrt()
-
     def cdf(self, y: Tensor) -> Tensor:
         """Probability of a value at most `y`."""
         return mixture_cdf(self.mean_draws, self.log_std_draws.exp(), y)
@@ -109,17 +134,8 @@ class Prediction:
         """Logarithm of the density at `y`."""
         return mixture_log_prob(self.mean_draws, self.log_std_draws.exp(), y)
 
-    def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
-        """The value that is not exceeded with probability `q`; for several levels (levels, ...)."""
-        return each_level(q, self._quantile)
-
     def _quantile(self, q: float) -> Tensor:
         return mixture_quantile(self.mean_draws, self.log_std_draws.exp(), self.mean_draws.new_tensor(q))
-
-    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Central interval: lower and upper ends, each missed with probability (1 - coverage) / 2."""
-        check_probability("coverage", coverage)
-        return self._quantile((1 - coverage) / 2), self._quantile((1 + coverage) / 2)
 
     def affine(self, scale: Tensor, shift: Tensor) -> "Prediction":
         """The prediction of `scale * y + shift`, both broadcast against one draw; `scale` is above 0."""
@@ -137,11 +153,9 @@ class Prediction:
         return Prediction(self.mean[None], self.variance.log()[None] / 2)
 
     def to_frame(self, coverage: float = 0.9, names: Sequence[str] | None = None) -> "DataFrame":
-        """A table with one row per entry of the first axis: mean, std, both variances and the ends of an interval.
+        """A table with one row per entry of the first axis: mean, std, both variances, `lower_90` and `upper_90`.
 
-        Args:
-            coverage: of the interval; 0.9 makes the columns `lower_90` and `upper_90`.
-            names: a suffix per output (for several axes: per entry of a row, in order); by default its index.
+        `names` are a suffix per output (for several axes: per entry of a row, in order); by default its index.
         """
         from pandas import DataFrame
 
@@ -159,16 +173,45 @@ class Prediction:
         check_std("The prediction's standard deviation", self.log_std_draws.exp())
 
 
-def each_level(q: float | Sequence[float] | Tensor, quantile: Callable[[float], Tensor]) -> Tensor:
-    """`quantile` of one level, or of each level, stacked; levels are checked."""
-    levels = torch.as_tensor(q, dtype=torch.float64)
-    for level in levels.flatten().tolist():
-        check_probability("q", level, "For the median pass 0.5.")
-    if levels.ndim == 0:
-        return quantile(levels.item())
-    if levels.ndim > 1 or not len(levels):
-        raise ValueError(f"`q` must be one level or a sequence of levels. Got shape {tuple(levels.shape)} instead.")
-    return torch.stack([quantile(level) for level in levels.tolist()])
+def prediction_columns(
+    prediction: Prediction,
+    intervals: Mapping[float, tuple[Tensor, Tensor]],
+    quantiles: Mapping[float, Tensor] | None = None,
+    outputs: Sequence[str] = ("",),
+) -> dict[str, "np.ndarray"]:
+    """Columns of a table: `mean`, `std`, `aleatoric`, `epistemic` (variances), `lower_90`, `upper_90`, `quantile_10`.
+
+    `intervals` (by coverage) and `quantiles` (by level) have the prediction's shape. `outputs` are appended to the
+    names, in the order of the last entries of a row; a single empty name makes one row of every entry.
+    """
+    values = {name: getattr(prediction, name) for name in ("mean", "std", "aleatoric", "epistemic")}
+    for coverage, (lower, upper) in intervals.items():
+        values[f"lower_{100 * coverage:g}"] = lower
+        values[f"upper_{100 * coverage:g}"] = upper
+    for level, value in (quantiles or {}).items():
+        values[f"quantile_{100 * level:g}"] = value
+    rows = {name: torch.as_tensor(value).reshape(-1, len(outputs)).numpy(force=True) for name, value in values.items()}
+    columns = {}
+    for i, output in enumerate(outputs):
+        suffix = f"_{output}" if output else ""
+        columns |= {name + suffix: value[:, i] for name, value in rows.items()}
+    return columns
+
+
+class Calibrator:
+    """A dataclass of tensors and numbers that was fitted on a held-out calibration set."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers."""
+        return {name: value.tolist() if isinstance(value, Tensor) else value for name, value in vars(self).items()}
+
+    @classmethod
+    def from_dict(cls, state: dict[str, Any]) -> Self:
+        """Inverse of `to_dict`."""
+        values = {}
+        for name, kind in get_annotations(cls).items():
+            values[name] = torch.tensor(state[name], dtype=torch.float64) if kind is Tensor else state[name]
+        return cls(**values)
 
 
 def check_pair(prediction: Predictor, y: Tensor) -> None:

@@ -13,26 +13,21 @@ import scoringrules
 import torch
 from torch import Tensor
 
-from nsac._checks import check_choice
-from nsac.uncertainty.checks import check_probability, check_values
+from nsac._checks import check_choice, check_probability, check_values
+from nsac.uncertainty.ood import average_ranks
 from nsac.uncertainty.prediction import Prediction, Predictor, check_pair
-from nsac.uncertainty.ranks import average_ranks
 
 Score = Any
 """float; a Tensor, one value per entry, with `reduce=False`"""
-
 CALIBRATION_LEVELS = tuple(k / 20 for k in range(1, 20))
 """Quantile levels of `calibration_error`, 0.05 to 0.95."""
-
 TABLE = (
     "mse", "rmse", "mae", "nll", "crps", "ece_paper", "calibration_error", "coverage_90", "width_90",
     "interval_score_90", "sharpness", "aleatoric", "epistemic",
 )  # fmt: skip
 """The standard scores, in the order of `score_table`."""
-
 PAPER_BINS = 10
 """Number of bins of `ece_paper`, from the paper."""
-
 CRPS_CHUNK_PAIRS = 2**21
 """Pairs of draws that `crps` compares at once: 16 MB in each of a few arrays."""
 
@@ -82,7 +77,6 @@ def coverage(prediction: Predictor, y: Tensor, coverage: float = 0.9, *, reduce:
 
 def width(prediction: Predictor, coverage: float = 0.9, *, reduce: bool = True) -> Score:
     """Width of the central interval of nominal coverage `coverage`."""
-    check_probability("coverage", coverage)
     prediction.check()
     lower, upper = prediction.interval(coverage)
     return _reduce(upper - lower, reduce)
@@ -90,7 +84,6 @@ def width(prediction: Predictor, coverage: float = 0.9, *, reduce: bool = True) 
 
 def interval_score(prediction: Predictor, y: Tensor, coverage: float = 0.9, *, reduce: bool = True) -> Score:
     r"""Winkler's score of the central interval: $(u - l) + \frac2\alpha(l - y)_+ + \frac2\alpha(y - u)_+$."""
-    check_probability("coverage", coverage)
     check_pair(prediction, y)
     return _reduce(_winkler(*prediction.interval(coverage), y, coverage), reduce)
 
@@ -118,12 +111,9 @@ def calibration_error(prediction: Predictor, y: Tensor) -> float:
 def ece_paper(prediction: Predictor, y: Tensor) -> float:
     r"""The paper's expected calibration error, $\frac1N\sum_k |S_k|\,|\hat p_k - \hat c_k|$ over ten bins.
 
-    $c_i = 2\Phi(|y_i - \mu_i|/\sigma_i) - 1$ with the total std; $S_k$ are the samples with $c_i$ in bin $k$.
-    The text then takes "the fraction of samples with $z_i$ below the bin midpoint", which compares a number of
-    standard deviations with a probability: even a perfect prediction would score 0.13. Our reading: $\hat c_k$ is the
-    midpoint of the bin, $\hat p_k$ the share of all samples with $c_i < \hat c_k$. Both are then probabilities, $c_i$
-    of the true Gaussian is uniform, and a perfect prediction scores 0. (The share within $S_k$ would be near one half
-    in every bin, whatever the prediction.)
+    $c_i = 2\Phi(|y_i - \mu_i|/\sigma_i) - 1$ with the total std; $S_k$ are the samples with $c_i$ in bin $k$, whose
+    midpoint is $\hat c_k$; $\hat p_k$ is the share of all samples with $c_i < \hat c_k$. A perfect prediction scores 0.
+    The paper's text has other readings too; `docs/uncertainty.md` compares them.
     """
     check_pair(prediction, y)
     return _ece_paper(_central_share(prediction.mean, prediction.std, y))
@@ -132,12 +122,9 @@ def ece_paper(prediction: Predictor, y: Tensor) -> float:
 def sparsify(prediction: Predictor, y: Tensor, by: str | Tensor = "std") -> tuple[Tensor, Tensor, Tensor]:
     """Error of the remaining entries as those of largest uncertainty are left out.
 
-    Args:
-        by: "std", "epistemic", "aleatoric", or an uncertainty per entry.
-
-    Returns:
-        Share left out (0, 1/n, ...), RMSE of the rest, and RMSE of the rest if the largest errors had been left out;
-        both divided by the RMSE of all. Each of several entries of equal uncertainty counts with their mean error.
+    `by` is "std", "epistemic", "aleatoric", or an uncertainty per entry. Returns the share left out (0, 1/n, ...), the
+    RMSE of the rest, and its RMSE if the largest errors had been left out; both divided by the RMSE of all. Each of
+    several entries of equal uncertainty counts with their mean error.
     """
     check_pair(prediction, y)
     error = (y - prediction.mean).double().square().flatten()
