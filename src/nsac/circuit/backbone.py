@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nsac.circuit.synapses import Synapses
+from nsac.circuit.sensory import Synapses
 from nsac.circuit.wiring import Wiring
 
 
@@ -25,13 +25,7 @@ class Backbone(nn.Module):
     $c_0 = \tanh(W_{ic} i + b)$, $c_{s+1} = \tanh(W_{ic} i + W_{cc} c_s + b)$.
 
     A cell is computed as $\sigma(2z) = (1 + \tanh z)/2$, because the logistic function is vectorised and takes a sixth
-    of the time. The factor 2 of z and the conversion back to tanh are part of the small matrices
-    before and after it.
-
-    Args:
-        wiring: the connectome; its inputs are the two halves of u.
-        unfolds: recurrent command steps.
-        generator: draws the weights.
+    of the time. The factor 2 of z and the conversion back to tanh are part of the small matrices before and after it.
     """
 
     def __init__(self, wiring: Wiring, unfolds: int, generator: torch.Generator):

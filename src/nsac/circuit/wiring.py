@@ -16,19 +16,10 @@ class Wiring:
     Each array is boolean, (from, to), and read-only.
     """
 
-    sensory: np.ndarray
-    """(inputs, inter)"""
-    inter: np.ndarray
-    """(inter, command)"""
-    recurrent: np.ndarray
-    """(command, command)"""
-    motor: np.ndarray
-    """(command, motor)"""
-
-    @property
-    def synapses(self) -> int:
-        """Number of connections."""
-        return sum(int(a.sum()) for a in (self.sensory, self.inter, self.recurrent, self.motor))
+    sensory: np.ndarray  # (inputs, inter)
+    inter: np.ndarray  # (inter, command)
+    recurrent: np.ndarray  # (command, command)
+    motor: np.ndarray  # (command, motor)
 
 
 def ncp_wiring(input_dim: int, motors: int, units: int = 32, sparsity: float = 0.5, seed: int = 0) -> Wiring:
@@ -49,9 +40,7 @@ def ncp_wiring(input_dim: int, motors: int, units: int = 32, sparsity: float = 0
         )
     ncp = AutoNCP(units, motors, sparsity_level=sparsity, seed=seed)
     ncp.build(input_dim)
-    inter = ncp.get_neurons_of_layer(0)
-    command = ncp.get_neurons_of_layer(1)
-    motor = ncp.get_neurons_of_layer(2)
+    inter, command, motor = [ncp.get_neurons_of_layer(layer) for layer in range(3)]
     between = ncp.adjacency_matrix != 0
     adjacencies = (
         np.asarray(ncp.sensory_adjacency_matrix)[:, inter] != 0,
