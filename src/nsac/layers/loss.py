@@ -71,7 +71,7 @@ class NSACLoss(nn.Module):
             mask = some.get("mask")  # masked values must not enter a surrogate
             known = x[rows] if mask is None else x[rows].masked_fill(mask[..., None], 0)
             with_surrogates = torch.cat([x, self._surrogates(layer, known, some, generator)])
-            inputs = {name: _concatenate(value, some[name]) for name, value in inputs.items()}
+            inputs = take_rows(inputs, torch.cat([torch.arange(batch, device=x.device), rows]))
         draws = layer(with_surrogates, num_samples=self.num_samples, generator=generator, **inputs)
         if draws.mean[:, :batch].shape[1:] != y.shape:
             raise ValueError(
@@ -104,9 +104,8 @@ class NSACLoss(nn.Module):
 def gaussian_nll(mean: Tensor, log_std: Tensor, y: Tensor) -> Tensor:
     r"""Mean of $\frac12[\log 2\pi + 2s + (y - \mu)^2 e^{-2s}]$, with $s$ = `log_std`, over observed targets."""
     known, y = fill_missing_targets(y, mean)
-    return 0.5 * mean_over_observed(
-        math.log(2 * math.pi) + 2 * log_std + (y - mean) ** 2 * torch.exp(-2 * log_std), known
-    )
+    terms = math.log(2 * math.pi) + 2 * log_std + (y - mean) ** 2 * torch.exp(-2 * log_std)
+    return 0.5 * mean_over_observed(terms, known)
 
 
 def fill_missing_targets(y: Tensor, value: Tensor) -> tuple[Tensor | None, Tensor]:
@@ -125,7 +124,3 @@ def mean_over_observed(terms: Tensor, known: Tensor | None) -> Tensor:
     if known is None:
         return terms.mean()
     return (terms * known).sum() / (known.sum() * (terms.numel() // known.numel())).clamp(min=1)
-
-
-def _concatenate(value: Any, more: Any) -> Any:
-    return torch.cat([value, more]) if isinstance(value, Tensor) and value.ndim > 1 else value

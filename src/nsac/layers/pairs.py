@@ -1,13 +1,44 @@
-"""Query-key pairs: the selected keys, and the circuit on each pair."""
+"""Query-key pairs: the selected keys, the circuit on each pair, and the gates: motor neurons to moments of a logit."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from nsac.circuit import Backbone, Potentials
-from nsac.layers.gates import Gates
+from nsac.core import nac_logit, ou_moments
+from nsac.layers.times import Clock
+
+GATE_MIN = 1e-5
+"""Added to the positive gates: at a rate or a diffusion of exactly 0 the closed form is undefined."""
+
+
+class Gates(NamedTuple):
+    """Gates of each logit, and the moments that follow from them."""
+
+    values: dict[str, Tensor]  # by paper letter
+    mean: Tensor
+    var: Tensor | None  # None: the logit is deterministic
+
+
+def ou_gates(motor: Tensor, t: Tensor) -> Gates:
+    """NSAC: rate kappa > 0, long-term mean phi in (-1, 1), diffusion psi > 0."""
+    kappa, phi, psi = motor
+    kappa, phi, psi = softplus(kappa) + GATE_MIN, torch.tanh(phi), softplus(psi) + GATE_MIN
+    return Gates({"kappa": kappa, "phi": phi, "psi": psi}, *ou_moments(phi, kappa, psi, t))
+
+
+def ode_gates(motor: Tensor, t: Tensor) -> Gates:
+    """NAC: content gamma in (0, 1), rate omega > 0."""
+    gamma, omega = motor
+    gamma, omega = torch.sigmoid(gamma), softplus(omega) + GATE_MIN
+    return Gates({"gamma": gamma, "omega": omega}, nac_logit(gamma, omega, t), None)
+
+
+DYNAMICS = {"ou": (3, ou_gates), "ode": (2, ode_gates)}
+"""Law of the logits: its number of motor neurons, and the function from them to the gates."""
 
 
 class Selected(NamedTuple):
@@ -42,49 +73,32 @@ class Pairs(NamedTuple):
     keep: Tensor | None
 
 
-@dataclass(frozen=True)
-class Drive:
-    """Quantities computed once per query and once per key, before pairs are formed. `rows` are slices of queries."""
+class Drive(NamedTuple):
+    """Quantities computed once per query and once per key, before pairs are formed."""
 
     selected: Selected
-    from_query: Tensor
-    """(inter, B, H, Q), the queries' half of the circuit's first layer, with its bias"""
-    from_key: Tensor
-    """(inter, B, H, T), the keys' half; the keys themselves, (D, B, H, T), if `key_weight` is given"""
-    key_weight: Tensor | None
-    """(inter, D), applied after keys are gathered, if that moves fewer numbers"""
+    from_query: Tensor  # (inter, B, H, Q), the queries' half of the circuit's first layer, with its bias
+    from_key: Tensor  # (inter, B, H, T), the keys' half; the keys themselves, (D, B, H, T), if `key_weight` is given
+    key_weight: Tensor | None  # (inter, D), applied after keys are gathered, if that moves fewer numbers
 
-    def potentials(self, backbone: Backbone, rows: slice) -> tuple[Potentials, Tensor]:
-        """Potentials of the circuit and values, (cells, K, B, H, q); every operation runs along the batch."""
-        index = self._flat_index(rows)
-        from_key, values = self._gather(self.from_key, index), self._gather(self.selected.v, index)
+    def pairs(
+        self, rows: slice, backbone: Backbone, clock: Clock, gate: Callable[[Tensor, Tensor], Gates], elapsed: bool
+    ) -> Pairs:
+        """The pairs of a slice of queries; `clock` reads the time of the query, or the time `elapsed` since the key."""
+        s, index = self.selected, self.selected.index
+        if index is not None:
+            index = index[..., rows].permute(1, 2, 0, 3).flatten(2)  # k b h q -> b h (k q)
+        from_key, values = self._gather(self.from_key, index), self._gather(s.v, index)
         if self.key_weight is not None:
             from_key = _project(self.key_weight, from_key)
-        return backbone(self.from_query[:, None, ..., rows], from_key), values
+        potentials = backbone(self.from_query[:, None, ..., rows], from_key)
+        t = None if s.query_clock is None else s.query_clock[:, None, rows]
+        if elapsed and t is not None and s.key_clock is not None:
+            t = (t - self._gather(s.key_clock[None, :, None].expand_as(s.v[:1]), index)[0]).abs()
+        t = clock(t)
+        return Pairs(potentials, t, gate(potentials.motor, t), values, None if s.keep is None else s.keep[..., rows])
 
-    def query_time(self, rows: slice) -> Tensor | None:
-        """Time of the query of each pair; None without times."""
-        clock = self.selected.query_clock
-        return None if clock is None else clock[:, None, rows]
-
-    def elapsed(self, rows: slice) -> Tensor | None:
-        """Time between query and key of each pair; None without times."""
-        query_time, clock = self.query_time(rows), self.selected.key_clock
-        if query_time is None or clock is None:
-            return None
-        key_time = self._gather(clock[None, :, None].expand_as(self.selected.v[:1]), self._flat_index(rows))
-        return (query_time - key_time[0]).abs()
-
-    def keep(self, rows: slice) -> Tensor | None:
-        """Which pairs are kept; None: all."""
-        return None if self.selected.keep is None else self.selected.keep[..., rows]
-
-    def _flat_index(self, rows: slice) -> Tensor | None:  # k b h q -> b h (k q)
-        index = self.selected.index
-        return None if index is None else index[..., rows].permute(1, 2, 0, 3).flatten(2)
-
-    def _gather(self, per_key: Tensor, index: Tensor | None) -> Tensor:
-        """Values of the selected keys: (C, B, H, T) -> (C, K, B, H, q)."""
+    def _gather(self, per_key: Tensor, index: Tensor | None) -> Tensor:  # c b h t -> c k b h q
         if index is None:
             return per_key.movedim(-1, 1).unsqueeze(-1)
         gathered = per_key.gather(-1, index.expand(len(per_key), -1, -1, -1))
@@ -102,6 +116,5 @@ def drive(backbone: Backbone, selected: Selected) -> Drive:
     return Drive(selected, from_query, k, w_k)
 
 
-def _project(weight: Tensor, z: Tensor) -> Tensor:
-    """(to, from), (from, ...) -> (to, ...)."""
+def _project(weight: Tensor, z: Tensor) -> Tensor:  # (to, from), (from, ...) -> (to, ...)
     return (weight @ z.flatten(1)).unflatten(1, z.shape[1:])

@@ -5,8 +5,8 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from nsac.layers.clock import TimeMode
 from nsac.layers.inputs import Inputs
+from nsac.layers.times import TimeMode
 
 Batch = dict[str, Tensor]
 

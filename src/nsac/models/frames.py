@@ -8,9 +8,9 @@ from torch.nn.functional import adaptive_avg_pool2d, gelu
 from typing_extensions import override
 
 from nsac._checks import check_choice, check_dtype, check_known, check_shape
-from nsac.layers.clock import TimeMode
-from nsac.layers.describe import ROUGHNESS_FLOOR
 from nsac.layers.init import seeded, seeded_linear
+from nsac.layers.inputs import ROUGHNESS_FLOOR
+from nsac.layers.times import TimeMode
 from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
 THUMBNAIL, GRID = 6, 4

@@ -7,9 +7,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from nsac._checks import check_dtype, check_sequence, check_shape
-from nsac.layers.clock import CYCLES, TimeMode, first_valid, same_precision, time_features
-from nsac.layers.describe import local_statistics
 from nsac.layers.init import seeded_mlp
+from nsac.layers.inputs import local_statistics
+from nsac.layers.times import CYCLES, TimeMode, first_valid, same_precision, time_features
 from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
 QUERY_RESOLUTIONS, WINDOW_RESOLUTION = (0.02, 0.1), 0.05

@@ -9,8 +9,8 @@ from torch.nn.functional import gelu, one_hot
 from typing_extensions import override
 
 from nsac._checks import check_dtype, check_known, check_shape
-from nsac.layers.clock import TimeMode
 from nsac.layers.init import seeded, seeded_linear
+from nsac.layers.times import TimeMode
 from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
 
