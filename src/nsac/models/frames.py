@@ -1,6 +1,6 @@
 """Encoder of image sequences: convolutions over each image, and a token per position of the last feature map."""
 
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,6 @@ from typing_extensions import override
 from nsac._checks import check_choice, check_dtype, check_known, check_shape
 from nsac.layers.init import seeded, seeded_linear
 from nsac.layers.inputs import ROUGHNESS_FLOOR
-from nsac.layers.times import TimeMode
 from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
 THUMBNAIL, GRID = 6, 4
@@ -22,18 +21,16 @@ M = TypeVar("M", bound=nn.Module)
 class Stack(NamedTuple):
     """Convolutions over one image."""
 
-    layers: tuple[tuple[int, int, int, int], ...]
-    """channels, kernel size, stride and padding of each layer"""
-    patch: int
-    """side of the patch of the last feature map that becomes a token; 0: the map is averaged to 4 x 4 tokens"""
+    layers: tuple[tuple[int, int, int, int], ...]  # channels, kernel size, stride and padding of each layer
+    patch: int  # side of the patch of the last feature map that becomes a token; 0: the map is averaged to 4 x 4 tokens
 
 
 STACKS = {
     "plain": Stack(((16, 5, 2, 0), (32, 3, 2, 0), (64, 3, 1, 0)), 0),
-    "racing": Stack(((12, 5, 2, 0), (24, 3, 2, 1), (32, 3, 1, 1)), 5),  # images of 84 x 84, last feature map of 20 x 20
-    "pilot": Stack(
-        ((24, 5, 2, 0), (36, 5, 2, 0), (48, 5, 2, 0), (64, 3, 1, 0), (64, 3, 1, 0)), 1
-    ),  # images of 66 x 200, last feature map of 1 x 18
+    # images of 84 x 84, last feature map of 20 x 20
+    "racing": Stack(((12, 5, 2, 0), (24, 3, 2, 1), (32, 3, 1, 1)), 5),
+    # images of 66 x 200, last feature map of 1 x 18
+    "pilot": Stack(((24, 5, 2, 0), (36, 5, 2, 0), (48, 5, 2, 0), (64, 3, 1, 0), (64, 3, 1, 0)), 1),
 }
 """Convolution stacks by name. The plain one takes images of any size."""
 
@@ -49,12 +46,8 @@ class FrameEncoder(AbstractEncoder):
         frames: images of a sequence.
         stack: one of `STACKS`.
         size: height and width of an image; required by all stacks but the plain one.
-        width: size of a token.
         seed: fixes the initial weights.
     """
-
-    time: ClassVar[TimeMode] = "none"
-    per_query: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -62,23 +55,21 @@ class FrameEncoder(AbstractEncoder):
         frames: int = 4,
         stack: str = "plain",
         size: tuple[int, int] | None = None,
-        width: int = 64,
         seed: int = 0,
     ):
         super().__init__()
         check_choice("stack", stack, tuple(STACKS))
-        self.input_dim, self.frames = input_dim, frames
-        self.token_dim, self.query_dim, self.skip_dim = width, width, 0
+        self.input_dim, self.frames, self.size, width = input_dim, frames, (-1, -1), self.token_dim
         layers, patch = STACKS[stack]
         self.conv = _by_pixel(seeded(lambda: _convolutions(input_dim, layers), seed))
         self.ask = None  # linear map to the query; the attribute is a key of saved weights
         if patch:
-            self.size = (-1, -1) if size is None else size
-            n_tokens = _tokens_per_image(layers, patch, size, stack)
+            if size is None:
+                raise ValueError(f"`size` must be given for stack {stack!r}. Got None instead.")
+            self.size, n_tokens = size, _tokens_per_image(layers, patch, size, stack)
             self.pool = _by_pixel(seeded(lambda: nn.Conv2d(layers[-1][0], width, patch, patch), seed + 2))
             self.ask = seeded_linear(frames * n_tokens * width, width, seed + 3)
         else:
-            self.size = (-1, -1)
             n_tokens = GRID**2
             self.pool = nn.AdaptiveAvgPool2d(GRID)
         self.place = seeded(lambda: nn.Embedding(frames * n_tokens, width), seed + 1)  # position embedding
@@ -121,10 +112,8 @@ def _by_pixel(module: M) -> M:
 
 
 def _tokens_per_image(
-    layers: tuple[tuple[int, int, int, int], ...], patch: int, size: tuple[int, int] | None, name: str
+    layers: tuple[tuple[int, int, int, int], ...], patch: int, size: tuple[int, int], name: str
 ) -> int:
-    if size is None:
-        raise ValueError(f"`size` must be given for stack {name!r}. Got None instead.")
     sides = size
     for _, kernel, stride, padding in layers:
         sides = tuple((side + 2 * padding - kernel) // stride + 1 for side in sides)
