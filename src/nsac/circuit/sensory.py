@@ -7,8 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from nsac.circuit.wiring import sensory_wiring
-
 
 class Synapses(nn.Module):
     """Weights W, (from, to), zero outside the adjacency, and bias; only existing synapses are parameters.
@@ -47,34 +45,18 @@ class Synapses(nn.Module):
 
 
 class Sensory(nn.Module):
-    """Sparse affine map of features and `time_dim` time features (0 for none). No recurrence, no loop over time.
+    """Sparse affine map of features and of time features, each with its wiring. No recurrence, no loop over time."""
 
-    A fraction `sparsity` of synapses is absent. The two generators draw wiring and weights; the time synapses are
-    copied from the layer `like`, of equal `time_dim` and `neurons`, if one is given.
-    """
-
-    def __init__(
-        self,
-        input_dim: int,
-        time_dim: int,
-        neurons: int,
-        sparsity: float,
-        wiring_generator: np.random.Generator,
-        generator: torch.Generator,
-        like: "Sensory | None" = None,
-    ):
+    def __init__(self, wiring: np.ndarray, time_wiring: np.ndarray, generator: torch.Generator):
         super().__init__()
-        self.input_dim = input_dim
-        wiring = sensory_wiring(input_dim, neurons, sparsity, wiring_generator)
-        if like is None:
-            self.time_wiring = sensory_wiring(time_dim, neurons, sparsity, wiring_generator)
-        else:
-            self.time_wiring = like.time_wiring
-        self.synapses = Synapses(np.concatenate([wiring, self.time_wiring]), generator)
-        if like is not None:
-            with torch.no_grad():
-                time_weight = like.synapses.weight[like.synapses.index >= like.input_dim * neurons]
-                self.synapses.weight[self.synapses.index >= input_dim * neurons] = time_weight
+        self.input_dim = len(wiring)
+        self.synapses = Synapses(np.concatenate([wiring, time_wiring]), generator)
+
+    @torch.no_grad()
+    def copy_time_weights(self, other: "Sensory") -> None:
+        """Take the weights of the time synapses from a layer with the same time wiring."""
+        ours, theirs = [s.synapses.index >= s.input_dim * s.synapses.shape[1] for s in (self, other)]
+        self.synapses.weight[ours] = other.synapses.weight[theirs]
 
 
 def sense(x: Tensor | None, time: Tensor | None, *layers: Sensory) -> tuple[Tensor, ...]:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from ncps.wirings import AutoNCP
 
-SPARSITY_RANGE = (0.1, 0.9)
-"""Sparsities that `AutoNCP` supports; above the maximum every neuron has a single synapse."""
+SPARSITY_RANGE = (0.1, 0.9)  # supported by `AutoNCP`; above the maximum every neuron has a single synapse
 
 
 @dataclass(frozen=True)

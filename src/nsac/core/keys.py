@@ -10,18 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-PROBES = 16
-"""Blocks whose keys are scored per query. Up to T = 256 that is every block, so the block search is exact there."""
+PROBES = 16  # blocks whose keys are scored per query; up to T = 256 every block, so the block search is exact there
+WORKSPACE = 2**16  # scores in memory at once per batch row and head; it sets the number of queries per chunk
+FOLDS = 8  # rows into which a long vector of scores is folded for the exact search; the fastest for T from 256 to 4096
 
-WORKSPACE = 2**16
-"""Scores in memory at once per batch row and head; it sets the number of queries per chunk."""
-
-FOLDS = 8
-"""Rows into which a long vector of scores is folded for the exact search; 8 was the fastest for T from 256 to 4096."""
-
-Method = Literal["exact", "sqrt"]
-Positions = tuple[Tensor, Tensor]
-"""Positions of queries, (B or 1, Q), and of keys, (B or 1, T)."""
+Positions = tuple[Tensor, Tensor]  # of queries, (B or 1, Q), and of keys, (B or 1, T)
 
 
 @torch.no_grad()
@@ -31,7 +24,7 @@ def select_topk(
     topk: int,
     mask: Tensor | None = None,
     causal: bool = False,
-    method: Method = "exact",
+    method: Literal["exact", "sqrt"] = "exact",
     query_pos: Tensor | None = None,
     key_pos: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """Continuous-time attention: sensory neurons, selection, gated logits, weighted values. Shared by NAC and NSAC."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import numpy as np
@@ -8,17 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from nsac._checks import check_choice, check_dtype, check_heads, check_int, check_positive, check_sequence
-from nsac.circuit import Backbone, Sensory, ncp_wiring, sense
+from nsac.circuit import Backbone, Sensory, ncp_wiring, sense, sensory_wiring
 from nsac.core import masked_softmax, ou_sample, select_topk, weigh
 from nsac.layers.inputs import Inputs
-from nsac.layers.pairs import DYNAMICS, Drive, Pairs, Selected, drive
+from nsac.layers.pairs import DYNAMICS, Pairs, Selected
 from nsac.layers.times import CYCLES, Clock, TimeMode, Times, encode_times, last_token, same_precision
 
-EXACT_UP_TO = 16384
-"""Longest sequence for which scoring every key is faster than the block search (measured, one CPU thread)."""
-
-CHUNK_PAIRS = 2048
-"""Query-key pairs per head that go through the circuit together; small enough to stay in cache."""
+EXACT_UP_TO = 16384  # longest sequence for which scoring every key is the faster search (measured, one CPU thread)
+CHUNK_PAIRS = 2048  # query-key pairs per head that go through the circuit together; small enough to stay in cache
 
 Readout = Literal["last", "all"] | int
 Selection = Literal["auto", "exact", "sqrt"]
@@ -79,15 +76,21 @@ class Attention(nn.Module):
         wiring = ncp_wiring(2 * (d_model // num_heads), motors, circuit_units, sparsity, seed)
         wiring_generator = np.random.default_rng(seed)
         generator = torch.Generator().manual_seed(seed)
+
+        def wire(features: int) -> np.ndarray:
+            return sensory_wiring(features, d_model, sparsity, wiring_generator)
+
         n_time = 0 if time == "none" else 2 * len(CYCLES)
-        self.key = Sensory(input_dim, n_time, d_model, sparsity, wiring_generator, generator)
-        self.value = Sensory(input_dim, n_time, d_model, sparsity, wiring_generator, generator)
+        key_wiring, key_time_wiring = wire(input_dim), wire(n_time)
+        self.key = Sensory(key_wiring, key_time_wiring, generator)
+        self.value = Sensory(wire(input_dim), wire(n_time), generator)
         if learned:
             self.query = nn.Parameter(torch.randn(readout, d_model, generator=generator))
         else:
             # Selection has no gradient, so proximity in time must be built in: with equal time synapses the score of
             # two tokens contains a positive definite kernel of their times, largest at equal times.
-            self.query = Sensory(self.query_dim or 0, n_time, d_model, sparsity, wiring_generator, generator, self.key)
+            self.query = Sensory(wire(self.query_dim or 0), key_time_wiring, generator)
+            self.query.copy_time_weights(self.key)
         self.backbone = Backbone(wiring, unfolds, generator)
         self.clock = Clock(num_heads)
 
@@ -139,12 +142,8 @@ class Attention(nn.Module):
         queries attends to, (D, K, B, H, q), and the attended values without noise, (D, B, H, q), to (C, K, B, H, q).
         The result is (N, B, Q, H * C), and a draw costs C instead of D.
         """
-        driven = drive(self.backbone, selected)
-        n_queries, step = selected.q.shape[-1], max(1, CHUNK_PAIRS // selected.n_selected)
         attended = []
-        for start in range(0, n_queries, step):
-            rows = slice(start, start + step)
-            pairs = self._pairs(driven, rows)
+        for rows, pairs in self._pairs(selected, max(1, CHUNK_PAIRS // selected.n_selected)):
             gates, values = pairs.gates, pairs.values
             logits = gates.mean.unsqueeze(0)
             if noise is not None and gates.var is not None:
@@ -159,7 +158,7 @@ class Attention(nn.Module):
 
     def trace(self, selected: Selected) -> dict[str, Tensor]:
         """Every cell's potential in the noise-free pass; pairs are (B, H, Q, K, ...), `index` is the key of each."""
-        pairs = self._pairs(drive(self.backbone, selected), slice(None))
+        _, pairs = next(self._pairs(selected, selected.q.shape[-1]))
         gates, index = pairs.gates, selected.index
         if index is None:
             index = torch.arange(selected.n_selected, device=selected.k.device).view(-1, 1, 1, 1)
@@ -200,14 +199,12 @@ class Attention(nn.Module):
         if every_key_allowed and k.shape[-1] <= self.topk:
             return None, None
         exact = self.selection == "exact" or (self.selection == "auto" and k.shape[-1] <= EXACT_UP_TO)
-        q, k = q.permute(1, 2, 3, 0), k.permute(1, 2, 3, 0)
-        query_pos, key_pos = positions or (None, None)
-        method = "exact" if exact else "sqrt"
-        index, keep = select_topk(q, k, self.topk, mask, positions is not None, method, query_pos, key_pos)
+        q, k, method = q.permute(1, 2, 3, 0), k.permute(1, 2, 3, 0), "exact" if exact else "sqrt"
+        index, keep = select_topk(q, k, self.topk, mask, positions is not None, method, *(positions or ()))
         return index.movedim(-1, 0), None if every_key_allowed else keep.movedim(-1, 0)
 
-    def _pairs(self, driven: Drive, rows: slice) -> Pairs:
-        return driven.pairs(rows, self.backbone, self.clock, self._gates, self.time == "elapsed")
+    def _pairs(self, selected: Selected, step: int) -> Iterator[tuple[slice, Pairs]]:
+        return selected.pairs(step, self.backbone, self.clock, self._gates, self.time == "elapsed")
 
     def extra_repr(self) -> str:  # noqa: D102
         return (

@@ -9,11 +9,8 @@ from torch import Tensor
 
 from nsac.layers.times import first_valid, last_token, raw_times, same_precision
 
-ROUGHNESS_FLOOR = 1e-2
-"""Added to standard deviations before their logarithm, in units of a standardised input."""
-
-RESOLUTIONS = (0.02, 0.1, 1.0)
-"""Widths, over the time scale, at which the observations around a query are described."""
+ROUGHNESS_FLOOR = 1e-2  # added to standard deviations before their logarithm, in units of a standardised input
+RESOLUTIONS = (0.02, 0.1, 1.0)  # widths, over the time scale, at which the observations around a query are described
 
 
 class Inputs(NamedTuple):
@@ -52,10 +49,7 @@ def description_dim(input_dim: int) -> int:
 def describe_queries(inputs: Inputs, readout: str | int, time_scale: float | None) -> Tensor:
     """Each query, and the observations around its time at several resolutions, (B, Q, D).
 
-    Args:
-        inputs: inputs of the layer.
-        readout: read-out of the layer.
-        time_scale: characteristic time scale of the layer; None for tokens without times or order.
+    The `time_scale` is that of the layer; None for tokens without times or order.
     """
     hidden = inputs.hidden
     x = inputs.x.masked_fill(hidden[..., None], 0)

@@ -56,14 +56,12 @@ class NSACLoss(nn.Module):
 
         Args:
             layer: `NSAC`, or any model that takes `x`, `num_samples` and `generator` and returns draws.
-            x: (B, T, F).
-            y: targets, shaped as one draw of the mean; NaN where no target was observed (ignored).
+            x, y: (B, T, F), and targets, shaped as one draw of the mean; NaN where none was observed (ignored).
             generator: source of all noise.
             **inputs: other arguments of the layer (`times`, `mask`, `query_times`, ...); the first axis of tensors with
                 two or more axes is the batch.
         """
-        batch = len(x)
-        with_surrogates = x
+        batch, with_surrogates = len(x), x
         if self.reg_weight:
             n_surrogates = min(batch, max(2, round(self.ood_fraction * batch)))  # shuffling needs 2
             rows = torch.randperm(batch, generator=generator, device=x.device)[:n_surrogates]
@@ -90,6 +88,7 @@ class NSACLoss(nn.Module):
         self.parts |= {"reg": reg.detach(), "var_ood": var_ood.detach()}
         return nll + self.reg_weight * reg
 
+    @torch.no_grad()
     def _surrogates(
         self, layer: Callable, x: Tensor, inputs: dict[str, Any], generator: torch.Generator | None
     ) -> Tensor:
@@ -97,8 +96,7 @@ class NSACLoss(nn.Module):
             draws = layer(z, num_samples=self.num_samples, generator=generator, **inputs)
             return draws.mean.var(0, correction=0).flatten(1).mean(1)
 
-        with torch.no_grad():
-            return self.surrogate(x, epistemic, generator)
+        return self.surrogate(x, epistemic, generator)
 
 
 def gaussian_nll(mean: Tensor, log_std: Tensor, y: Tensor) -> Tensor:

@@ -16,8 +16,7 @@ from nsac.layers.reader import LinearReader
 from nsac.layers.times import TimeMode
 from nsac.uncertainty import Prediction
 
-NOVELTY_BATCH = 512
-"""Rows described or predicted at a time by `fit_novelty`."""
+NOVELTY_BATCH = 512  # rows described or predicted at a time by `fit_novelty`
 
 
 class Draws(NamedTuple):
@@ -162,10 +161,10 @@ class NSAC(AbstractLayer):
         the noise is the same every time. No gradient is kept.
         """
         inputs = self._checked(Inputs(x, times, mask, query, query_times, causal), num_samples)
-        topk, _, heads, queries = self.attention.noise_shape(inputs)
-        generator = generator or torch.Generator(x.device).manual_seed(0)
         noise = None
         if num_samples:
+            topk, _, heads, queries = self.attention.noise_shape(inputs)
+            generator = generator or torch.Generator(x.device).manual_seed(0)
             shape = (num_samples, topk, 1, heads, queries)
             noise = torch.randn(shape, generator=generator, dtype=x.dtype, device=x.device)
             # These numbers stand in for draws that do not differ (`scale_draws`), and must not move their mean.
@@ -240,9 +239,8 @@ class NSAC(AbstractLayer):
         return describe_queries(inputs, self.attention.readout, time_scale)
 
     def _new_novelty(self) -> Novelty:
-        like = self.reader.direct.weight
         dim = description_dim(self.attention.input_dim)
-        return Novelty(dim, self.output_dim, self.seed).to(device=like.device, dtype=like.dtype)
+        return Novelty(dim, self.output_dim, self.seed).to(self.reader.direct.weight)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Create the novelty if the weights were saved after `fit_novelty`."""

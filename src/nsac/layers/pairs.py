@@ -1,6 +1,6 @@
 """Query-key pairs: the selected keys, the circuit on each pair, and the gates: motor neurons to moments of a logit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -11,8 +11,7 @@ from nsac.circuit import Backbone, Potentials
 from nsac.core import nac_logit, ou_moments
 from nsac.layers.times import Clock
 
-GATE_MIN = 1e-5
-"""Added to the positive gates: at a rate or a diffusion of exactly 0 the closed form is undefined."""
+GATE_MIN = 1e-5  # added to the positive gates: at a rate or a diffusion of exactly 0 the closed form is undefined
 
 
 class Gates(NamedTuple):
@@ -41,6 +40,16 @@ DYNAMICS = {"ou": (3, ou_gates), "ode": (2, ode_gates)}
 """Law of the logits: its number of motor neurons, and the function from them to the gates."""
 
 
+class Pairs(NamedTuple):
+    """Quantities of each query-key pair; pairs are the last four axes, (K, B, H, Q)."""
+
+    potentials: Potentials
+    t: Tensor  # internal time
+    gates: Gates
+    values: Tensor  # (D, K, B, H, Q)
+    keep: Tensor | None
+
+
 class Selected(NamedTuple):
     """Queries, keys and values, and the keys that each query attends to. Neurons are the first axis."""
 
@@ -62,58 +71,34 @@ class Selected(NamedTuple):
         """Potentials of the queries, (B, Q, d_model)."""
         return self.q.permute(1, 3, 2, 0).flatten(-2)
 
-
-class Pairs(NamedTuple):
-    """Quantities of each query-key pair; pairs are the last four axes, (K, B, H, Q)."""
-
-    potentials: Potentials
-    t: Tensor  # internal time
-    gates: Gates
-    values: Tensor  # (D, K, B, H, Q)
-    keep: Tensor | None
-
-
-class Drive(NamedTuple):
-    """Quantities computed once per query and once per key, before pairs are formed."""
-
-    selected: Selected
-    from_query: Tensor  # (inter, B, H, Q), the queries' half of the circuit's first layer, with its bias
-    from_key: Tensor  # (inter, B, H, T), the keys' half; the keys themselves, (D, B, H, T), if `key_weight` is given
-    key_weight: Tensor | None  # (inter, D), applied after keys are gathered, if that moves fewer numbers
-
     def pairs(
-        self, rows: slice, backbone: Backbone, clock: Clock, gate: Callable[[Tensor, Tensor], Gates], elapsed: bool
-    ) -> Pairs:
-        """The pairs of a slice of queries; `clock` reads the time of the query, or the time `elapsed` since the key."""
-        s, index = self.selected, self.selected.index
-        if index is not None:
-            index = index[..., rows].permute(1, 2, 0, 3).flatten(2)  # k b h q -> b h (k q)
-        from_key, values = self._gather(self.from_key, index), self._gather(s.v, index)
-        if self.key_weight is not None:
-            from_key = _project(self.key_weight, from_key)
-        potentials = backbone(self.from_query[:, None, ..., rows], from_key)
-        t = None if s.query_clock is None else s.query_clock[:, None, rows]
-        if elapsed and t is not None and s.key_clock is not None:
-            t = (t - self._gather(s.key_clock[None, :, None].expand_as(s.v[:1]), index)[0]).abs()
-        t = clock(t)
-        return Pairs(potentials, t, gate(potentials.motor, t), values, None if s.keep is None else s.keep[..., rows])
+        self, step: int, backbone: Backbone, clock: Clock, gate: Callable[[Tensor, Tensor], Gates], elapsed: bool
+    ) -> Iterator[tuple[slice, Pairs]]:
+        """The pairs of each slice of `step` queries; the clock reads the query's time, or the time since the key."""
+        w_q, w_k, bias = backbone.halves(len(self.q))
+        from_query = torch.addmm(bias, w_q, self.q.flatten(1)).unflatten(1, self.q.shape[1:])  # (inter, B, H, Q)
+        gather_first = len(self.k) <= len(w_k)  # the order that moves fewer numbers
+        from_key = self.k if gather_first else _project(w_k, self.k)
+        for start in range(0, self.q.shape[-1], step):
+            rows = slice(start, start + step)
+            index = self.index
+            if index is not None:
+                index = index[..., rows].permute(1, 2, 0, 3).flatten(2)  # k b h q -> b h (k q)
+            keys, values = self._gather(from_key, index), self._gather(self.v, index)
+            keys = _project(w_k, keys) if gather_first else keys
+            potentials = backbone(from_query[:, None, ..., rows], keys)
+            t = None if self.query_clock is None else self.query_clock[:, None, rows]
+            if elapsed and t is not None and self.key_clock is not None:
+                t = (t - self._gather(self.key_clock[None, :, None].expand_as(self.v[:1]), index)[0]).abs()
+            t, keep = clock(t), None if self.keep is None else self.keep[..., rows]
+            yield rows, Pairs(potentials, t, gate(potentials.motor, t), values, keep)
 
     def _gather(self, per_key: Tensor, index: Tensor | None) -> Tensor:  # c b h t -> c k b h q
         if index is None:
             return per_key.movedim(-1, 1).unsqueeze(-1)
         gathered = per_key.gather(-1, index.expand(len(per_key), -1, -1, -1))
-        gathered = gathered.unflatten(-1, (self.selected.n_selected, -1)).movedim(-2, 1)
+        gathered = gathered.unflatten(-1, (self.n_selected, -1)).movedim(-2, 1)
         return gathered.contiguous()  # the elementwise operations that follow are ten times slower on strided memory
-
-
-def drive(backbone: Backbone, selected: Selected) -> Drive:
-    """The two halves of the circuit's first layer."""
-    q, k = selected.q, selected.k
-    w_q, w_k, bias = backbone.halves(len(q))
-    from_query = torch.addmm(bias, w_q, q.flatten(1)).unflatten(1, q.shape[1:])
-    if len(k) > len(w_k):
-        return Drive(selected, from_query, _project(w_k, k), None)
-    return Drive(selected, from_query, k, w_k)
 
 
 def _project(weight: Tensor, z: Tensor) -> Tensor:  # (to, from), (from, ...) -> (to, ...)

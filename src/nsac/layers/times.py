@@ -10,12 +10,8 @@ TimeMode = Literal["elapsed", "absolute", "none"]
 
 CYCLES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Cycles per `time_scale` of the time features: the slowest does not repeat in a window, the fastest has 8 periods."""
-
-POSITION_SCALE = 64.0
-"""Steps per `time_scale` when no times are given; periods of the features are then 8 to 256 steps."""
-
-T_MIN = 1e-6
-"""Smallest internal time. At 0 the variance of the logit is 0, and the derivative of its square root infinite."""
+POSITION_SCALE = 64.0  # steps per `time_scale` when no times are given; periods of the features are then 8 to 256 steps
+T_MIN = 1e-6  # smallest internal time; at 0 the variance of the logit is 0, the derivative of its square root infinite
 
 
 class Times(NamedTuple):

@@ -1,6 +1,6 @@
 """Encoder of image sequences: convolutions over each image, and a token per position of the last feature map."""
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,7 @@ from nsac.layers.init import seeded, seeded_linear
 from nsac.layers.inputs import ROUGHNESS_FLOOR
 from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
-THUMBNAIL, GRID = 6, 4
-"""Side of a thumbnail in pixels, and side of an averaged feature map in tokens."""
-
-M = TypeVar("M", bound=nn.Module)
+THUMBNAIL, GRID = 6, 4  # side of a thumbnail in pixels, and side of an averaged feature map in tokens
 
 
 class Stack(NamedTuple):
@@ -59,21 +56,22 @@ class FrameEncoder(AbstractEncoder):
     ):
         super().__init__()
         check_choice("stack", stack, tuple(STACKS))
-        self.input_dim, self.frames, self.size, width = input_dim, frames, (-1, -1), self.token_dim
+        self.input_dim, self.frames, width = input_dim, frames, self.token_dim
         layers, patch = STACKS[stack]
-        self.conv = _by_pixel(seeded(lambda: _convolutions(input_dim, layers), seed))
+        self.conv = seeded(lambda: _convolutions(input_dim, layers), seed)
         self.ask = None  # linear map to the query; the attribute is a key of saved weights
+        self.size = size if size and patch else (-1, -1)
         if patch:
-            if size is None:
-                raise ValueError(f"`size` must be given for stack {stack!r}. Got None instead.")
-            self.size, n_tokens = size, _tokens_per_image(layers, patch, size, stack)
-            self.pool = _by_pixel(seeded(lambda: nn.Conv2d(layers[-1][0], width, patch, patch), seed + 2))
+            n_tokens = _tokens_per_image(stack, size)
+            self.pool = seeded(lambda: nn.Conv2d(layers[-1][0], width, patch, patch), seed + 2)
             self.ask = seeded_linear(frames * n_tokens * width, width, seed + 3)
         else:
             n_tokens = GRID**2
             self.pool = nn.AdaptiveAvgPool2d(GRID)
         self.place = seeded(lambda: nn.Embedding(frames * n_tokens, width), seed + 1)  # position embedding
         self.description_dim = input_dim * (THUMBNAIL**2 + 2)
+        # Channels last in memory: convolutions then take a quarter less time.
+        self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
     @override
     def describe(self, batch: Batch) -> Tensor:
@@ -106,19 +104,14 @@ def _convolutions(channels: int, layers: tuple[tuple[int, int, int, int], ...]) 
     return nn.Sequential(*modules)
 
 
-def _by_pixel(module: M) -> M:
-    """The module with channels last in memory: convolutions then take a quarter less time."""
-    return module.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-
-
-def _tokens_per_image(
-    layers: tuple[tuple[int, int, int, int], ...], patch: int, size: tuple[int, int], name: str
-) -> int:
+def _tokens_per_image(stack: str, size: tuple[int, int] | None) -> int:
+    if size is None:
+        raise ValueError(f"`size` must be given for stack {stack!r}. Got None instead.")
+    layers, patch = STACKS[stack]
     sides = size
     for _, kernel, stride, padding in layers:
         sides = tuple((side + 2 * padding - kernel) // stride + 1 for side in sides)
     if min(sides) < patch:
-        raise ValueError(
-            f"`size` is too small for stack {name!r}. Got {size} instead: the last feature map is smaller than a patch."
-        )
+        problem = "the last feature map is smaller than a patch"
+        raise ValueError(f"`size` is too small for stack {stack!r}. Got {size} instead: {problem}.")
     return (sides[0] // patch) * (sides[1] // patch)

@@ -14,9 +14,7 @@ from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
 QUERY_RESOLUTIONS, WINDOW_RESOLUTION = (0.02, 0.1), 0.05
 """Widths, over `time_scale`, of the local statistics around the query and along the window."""
-
-WINDOW_PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Positions along the window of the local statistics; fractions of its length."""
+WINDOW_PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)  # where along the window; fractions of its length
 
 
 class SeriesEncoder(AbstractEncoder):

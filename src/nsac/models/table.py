@@ -12,8 +12,7 @@ from nsac._checks import check_dtype, check_known, check_shape
 from nsac.layers.init import seeded, seeded_linear
 from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
-SLOTS = 8
-"""Tokens that are learned mixtures of all features."""
+SLOTS = 8  # tokens that are learned mixtures of all features
 
 
 class TableEncoder(AbstractEncoder):

@@ -11,8 +11,7 @@ from nsac.layers.init import seeded, seeded_linear, seeded_mlp
 from nsac.layers.inputs import ROUGHNESS_FLOOR
 from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
-MIN_RELATIVE_AMPLITUDE = 0.3
-"""Minimum amplitude of a window over the typical one: noise in a constant window must not be amplified."""
+MIN_RELATIVE_AMPLITUDE = 0.3  # minimum over the typical one: noise in a constant window must not be amplified
 
 
 def interpolate_missing(x: Tensor) -> Tensor:
@@ -113,14 +112,15 @@ class WindowEncoder(AbstractEncoder):
         absent = torch.isnan(x)
         filled = interpolate_missing(batch["x"]) if self.missing else batch["x"]
         last = filled[:, -1:]
-        features = [(filled - last).mT, last.mT]
+        change, features = filled - last, [last.mT]
         if self.amplitudes is not None:
             size = amplitude(filled, self.amplitudes)
-            features = [((filled - last) / size).mT, last.mT, (size / self.amplitudes).log().mT]
-        change = features[0]
+            change = change / size
+            features.append((size / self.amplitudes).log().mT)
         if self.missing:
             features.append(absent.to(x.dtype))
-        tokens = self.token(torch.cat(features, -1)) + self.identity.weight
+        change = change.mT
+        tokens = self.token(torch.cat([change, *features], -1)) + self.identity.weight
         mask = absent.all(-1) if self.missing else None
         if self.calendar is not None:
             tokens = torch.cat([tokens, self.calendar(batch["calendar"]).unsqueeze(1)], 1)
