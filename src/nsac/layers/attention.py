@@ -1,6 +1,7 @@
 """Continuous-time attention: sensory neurons, selection, gated logits, weighted values. Shared by NAC and NSAC."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -74,12 +75,8 @@ class Attention(nn.Module):
 
         motors, self._gates = DYNAMICS[dynamics]
         wiring = ncp_wiring(2 * (d_model // num_heads), motors, circuit_units, sparsity, seed)
-        wiring_generator = np.random.default_rng(seed)
+        wire = partial(sensory_wiring, neurons=d_model, sparsity=sparsity, generator=np.random.default_rng(seed))
         generator = torch.Generator().manual_seed(seed)
-
-        def wire(features: int) -> np.ndarray:
-            return sensory_wiring(features, d_model, sparsity, wiring_generator)
-
         n_time = 0 if time == "none" else 2 * len(CYCLES)
         key_wiring, key_time_wiring = wire(input_dim), wire(n_time)
         self.key = Sensory(key_wiring, key_time_wiring, generator)
@@ -207,10 +204,8 @@ class Attention(nn.Module):
         return selected.pairs(step, self.backbone, self.clock, self._gates, self.time == "elapsed")
 
     def extra_repr(self) -> str:  # noqa: D102
-        return (
-            f"{self.input_dim} -> {self.d_model}, num_heads={self.num_heads}, topk={self.topk}, "
-            f"sparsity={self.sparsity}, readout={self.readout!r}, dynamics={self.dynamics!r}, time={self.time!r}"
-        )
+        names = ("num_heads", "topk", "sparsity", "readout", "dynamics", "time")
+        return f"{self.input_dim} -> {self.d_model}, " + ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
 
 class AbstractLayer(nn.Module):

@@ -51,39 +51,29 @@ def describe_queries(inputs: Inputs, readout: str | int, time_scale: float | Non
 
     The `time_scale` is that of the layer; None for tokens without times or order.
     """
-    hidden = inputs.hidden
+    batch, input_dim, hidden = inputs.x.shape[0], inputs.x.shape[2], inputs.hidden
     x = inputs.x.masked_fill(hidden[..., None], 0)
-    times, at, query = _query_times(inputs, x, readout, time_scale)
-    hidden = hidden[:, None]
-    if inputs.causal:
-        hidden = hidden | (times[:, None] > at[..., None])
-    around = [local_statistics(x, times, hidden, at, width) for width in RESOLUTIONS]
-    return torch.cat([at.unsqueeze(-1), query, *around], -1)
-
-
-def _query_times(
-    inputs: Inputs, x: Tensor, readout: str | int, time_scale: float | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Times of tokens, (B, T), and of queries, (B, Q), over the time scale, and features of the queries, (B, Q, F)."""
-    batch, _, input_dim = x.shape
     times, query_times = same_precision(inputs.times, inputs.query_times)
     raw, scale = raw_times(x, times, time_scale or 1.0)
-    raw = (raw if time_scale else torch.zeros_like(raw)).masked_fill(inputs.hidden, 0)
-    first = first_valid(raw, inputs.hidden)
-    times = ((raw - first) / scale).to(x.dtype).masked_fill(inputs.hidden, 0)
-    if inputs.query is None and query_times is None and readout == "all":
-        return times, times, x
+    raw = (raw if time_scale else torch.zeros_like(raw)).masked_fill(hidden, 0)
+    first = first_valid(raw, hidden)
+    times = ((raw - first) / scale).to(x.dtype).masked_fill(hidden, 0)
     at, query = last_token(times, inputs.latest), last_token(x, inputs.latest)
-    assert at is not None and query is not None
     if query_times is not None:
         at = ((query_times.expand(batch, -1) - first) / scale).to(x.dtype)
         query = x.new_zeros(batch, at.shape[1], input_dim)  # a query that is only a time has no features
+    elif inputs.query is None and readout == "all":
+        at, query = times, x
     elif inputs.query is None and isinstance(readout, int):  # learned queries have neither time nor features
         at, query = at.expand(-1, readout), x.new_zeros(batch, readout, input_dim)
     if inputs.query is not None:
         query = inputs.query.expand(batch, -1, -1)
         at = at.expand(-1, query.shape[1])
-    return times, at, query
+    hidden = hidden[:, None]
+    if inputs.causal:
+        hidden = hidden | (times[:, None] > at[..., None])
+    around = [local_statistics(x, times, hidden, at, width) for width in RESOLUTIONS]
+    return torch.cat([at.unsqueeze(-1), query, *around], -1)
 
 
 def local_statistics(x: Tensor, times: Tensor, hidden: Tensor, at: Tensor, width: float) -> Tensor:

@@ -68,7 +68,14 @@ class NSACLoss(nn.Module):
             some = take_rows(inputs, rows)
             mask = some.get("mask")  # masked values must not enter a surrogate
             known = x[rows] if mask is None else x[rows].masked_fill(mask[..., None], 0)
-            with_surrogates = torch.cat([x, self._surrogates(layer, known, some, generator)])
+
+            def epistemic_of(z: Tensor) -> Tensor:
+                draws = layer(z, num_samples=self.num_samples, generator=generator, **some)
+                return draws.mean.var(0, correction=0).flatten(1).mean(1)
+
+            with torch.no_grad():
+                surrogates = self.surrogate(known, epistemic_of, generator)
+            with_surrogates = torch.cat([x, surrogates])
             inputs = take_rows(inputs, torch.cat([torch.arange(batch, device=x.device), rows]))
         draws = layer(with_surrogates, num_samples=self.num_samples, generator=generator, **inputs)
         if draws.mean[:, :batch].shape[1:] != y.shape:
@@ -87,16 +94,6 @@ class NSACLoss(nn.Module):
         reg = torch.log1p(var_id / (var_ood + eps))
         self.parts |= {"reg": reg.detach(), "var_ood": var_ood.detach()}
         return nll + self.reg_weight * reg
-
-    @torch.no_grad()
-    def _surrogates(
-        self, layer: Callable, x: Tensor, inputs: dict[str, Any], generator: torch.Generator | None
-    ) -> Tensor:
-        def epistemic(z: Tensor) -> Tensor:
-            draws = layer(z, num_samples=self.num_samples, generator=generator, **inputs)
-            return draws.mean.var(0, correction=0).flatten(1).mean(1)
-
-        return self.surrogate(x, epistemic, generator)
 
 
 def gaussian_nll(mean: Tensor, log_std: Tensor, y: Tensor) -> Tensor:

@@ -94,9 +94,7 @@ class NSAC(AbstractLayer):
         )  # fmt: skip
         if head == "linear":
             few_outputs = 2 * output_dim < d_model // num_heads
-            self.reader = LinearReader(
-                d_model, d_model, num_heads, hidden, output_dim, project_values=few_outputs, seed=seed
-            )
+            self.reader = LinearReader(d_model, d_model, num_heads, hidden, output_dim, 0, few_outputs, seed=seed)
         else:
             self.streams = seeded_linear(d_model, 2 * d_model, seed)
             self.mean = seeded_linear(d_model, output_dim, seed + 1)
@@ -182,13 +180,6 @@ class NSAC(AbstractLayer):
             train: arguments of `forward` by name (`x`, `times`, `mask`, ...), of the training rows.
             validation: the same for rows that were not trained on, and their targets `y`, shaped as one draw of the
                 mean; NaN where no target was observed. Targets should be standardised.
-
-        Example:
-            >>> layer = NSAC(input_dim=3, output_dim=1)
-            >>> x, y = torch.randn(200, 20, 3), torch.randn(200, 1)
-            >>> _ = layer.fit_novelty({"x": x[:150]}, {"x": x[150:], "y": y[150:]})
-            >>> bool(layer.predict(5 * x).epistemic.mean() > layer.predict(x).epistemic.mean())
-            True
         """
         if self.head != "linear":
             raise ValueError(

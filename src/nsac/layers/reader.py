@@ -102,7 +102,11 @@ class LinearReader(nn.Module):
             hidden.append(gelu(self.hidden(known)))
             gate = 1 + self.gate(hidden[-1]).unflatten(-1, (self.num_heads, -1)).permute(3, 0, 2, 1).unsqueeze(1)
             gated = values * gate  # d k b h q
-            return _apply_per_head(weight, gated) if narrow else gated
+            if not narrow:
+                return gated
+            flat = gated.permute(3, 0, 1, 2, 4)  # h d k b q
+            product = torch.bmm(weight.transpose(0, 1), flat.flatten(2))
+            return product.unflatten(2, flat.shape[2:]).permute(1, 2, 3, 0, 4)  # c k b h q
 
         out = attend(noise, project)
         if narrow:  # the sum over heads remains; a matrix product is the fastest way to compute it
@@ -114,20 +118,10 @@ class LinearReader(nn.Module):
 
     def _read_attended(self, attend: Attend, query: Tensor, noise: Tensor | None) -> Tensor:
         """Gate and W are applied to the attended values; the noise-free pass is one more draw."""
-        if noise is None:
-            attended = attend(None, None)
-            expected = attended[0]
-        else:
-            attended = attend(torch.cat([noise, torch.zeros_like(noise[:1])]), None)
-            attended, expected = attended[:-1], attended[-1]
-        hidden = gelu(self.hidden(torch.cat([query, expected], -1)))
-        return self.attended((1 + self.gate(hidden)) * attended) + self.direct(hidden)
-
-
-def _apply_per_head(weight: Tensor, values: Tensor) -> Tensor:  # c h d, d k b h q -> c k b h q
-    flat = values.permute(3, 0, 1, 2, 4)  # h d k b q
-    product = torch.bmm(weight.transpose(0, 1), flat.flatten(2))
-    return product.unflatten(2, flat.shape[2:]).permute(1, 2, 3, 0, 4)
+        attended = attend(None if noise is None else torch.cat([noise, torch.zeros_like(noise[:1])]), None)
+        hidden = gelu(self.hidden(torch.cat([query, attended[-1]], -1)))
+        draws = attended if noise is None else attended[:-1]
+        return self.attended((1 + self.gate(hidden)) * draws) + self.direct(hidden)
 
 
 def join_queries(outputs: Tensor) -> Tensor:  # n b q o -> n b (o q)

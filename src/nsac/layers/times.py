@@ -24,7 +24,7 @@ class Times(NamedTuple):
     def take(self, index: Tensor | None) -> "Times":
         """The times of one token per row, (B, 1): that of `index`, (B,), or the last."""
         order = None if self.order is None or self.order.ndim == 1 else self.order  # without times no token is later
-        return Times(last_token(self.features, index), last_token(self.clock, index), last_token(order, index))
+        return Times(*[None if z is None else last_token(z, index) for z in (self.features, self.clock, order)])
 
 
 class Clock(nn.Module):
@@ -97,8 +97,8 @@ def same_precision(times: Tensor | None, others: Tensor | None) -> tuple[Tensor 
     return times.double(), None if others is None else others.double()
 
 
-def last_token(z: Tensor | None, index: Tensor | None) -> Tensor | None:
+def last_token(z: Tensor, index: Tensor | None) -> Tensor:
     """One token per row, (B, T, ...) -> (B, 1, ...): that of `index`, (B,), or the last."""
-    if z is None or index is None:
-        return None if z is None else z[:, -1:]
+    if index is None:
+        return z[:, -1:]
     return z.gather(1, index.view(-1, *(1,) * (z.ndim - 1)).expand(-1, 1, *z.shape[2:]))

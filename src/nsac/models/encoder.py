@@ -28,7 +28,7 @@ class Encoded(NamedTuple):
 
 
 class AbstractEncoder(nn.Module, ABC):
-    """Turns a batch into tokens and queries."""
+    """Turns a batch into tokens and queries. The `seed` of an encoder fixes its initial weights."""
 
     time: ClassVar[TimeMode] = "none"  # the attention's time mode
     time_scale: float = 1.0  # and its characteristic time scale

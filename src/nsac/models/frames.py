@@ -5,7 +5,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, gelu
-from typing_extensions import override
 
 from nsac._checks import check_choice, check_dtype, check_known, check_shape
 from nsac.layers.init import seeded, seeded_linear
@@ -39,11 +38,9 @@ class FrameEncoder(AbstractEncoder):
     their positions.
 
     Args:
-        input_dim: channels of an image.
-        frames: images of a sequence.
+        input_dim, frames: channels of an image, and images of a sequence.
         stack: one of `STACKS`.
         size: height and width of an image; required by all stacks but the plain one.
-        seed: fixes the initial weights.
     """
 
     def __init__(
@@ -73,7 +70,6 @@ class FrameEncoder(AbstractEncoder):
         # Channels last in memory: convolutions then take a quarter less time.
         self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
-    @override
     def describe(self, batch: Batch) -> Tensor:
         """A thumbnail of the last frame, and mean and log standard deviation of its pixels."""
         last = batch["x"][:, -1]
@@ -81,8 +77,7 @@ class FrameEncoder(AbstractEncoder):
         thumbnail = adaptive_avg_pool2d(last, THUMBNAIL).flatten(1)
         return torch.cat([thumbnail, mean, (std + ROUGHNESS_FLOOR).log()], -1).unsqueeze(1)
 
-    @override
-    def forward(self, batch: Batch) -> Encoded:
+    def forward(self, batch: Batch) -> Encoded:  # noqa: D102
         x = batch["x"]
         shape = (-1, self.frames, self.input_dim, *self.size)
         check_shape("x", x, "(batch, frames, channels, height, width)", shape)

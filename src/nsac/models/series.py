@@ -4,7 +4,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from typing_extensions import override
 
 from nsac._checks import check_dtype, check_sequence, check_shape
 from nsac.layers.init import seeded_mlp
@@ -23,7 +22,6 @@ class SeriesEncoder(AbstractEncoder):
     Args:
         input_dim: features of an observation.
         time_scale: characteristic time scale, about the length of the observed window.
-        seed: fixes the initial weights.
     """
 
     time: ClassVar[TimeMode] = "elapsed"
@@ -37,7 +35,6 @@ class SeriesEncoder(AbstractEncoder):
         self.query = seeded_mlp(time_dim, self.query_dim, self.query_dim, seed + 1)
         self.description_dim = 1 + (len(QUERY_RESOLUTIONS) + len(WINDOW_PLACES)) * (3 + 2 * input_dim)
 
-    @override
     def describe(self, batch: Batch) -> Tensor:
         """Observations around the query time, at two resolutions, and around a few times of the observed window."""
         hidden = Inputs(batch["x"], mask=batch.get("mask")).hidden
@@ -49,8 +46,7 @@ class SeriesEncoder(AbstractEncoder):
         window = window.flatten(1).unsqueeze(1).expand(-1, at.shape[1], -1)
         return torch.cat([at.unsqueeze(-1), *near, window], -1)
 
-    @override
-    def forward(self, batch: Batch) -> Encoded:
+    def forward(self, batch: Batch) -> Encoded:  # noqa: D102
         x, mask = batch["x"], batch.get("mask")
         check_shape("x", x, "(batch, time, features)", (-1, -1, self.input_dim))
         for name in ("times", "query_times"):

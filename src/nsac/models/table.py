@@ -6,7 +6,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, one_hot
-from typing_extensions import override
 
 from nsac._checks import check_dtype, check_known, check_shape
 from nsac.layers.init import seeded, seeded_linear
@@ -27,7 +26,6 @@ class TableEncoder(AbstractEncoder):
         tokens: `"slots"`: learned mixtures of all features; `"features"`: one token each.
         missing: whether numbers may be missing.
         columns: positions of the numeric columns in use, if not all are.
-        seed: fixes the initial weights.
     """
 
     token_dim: ClassVar[int] = 32
@@ -59,15 +57,13 @@ class TableEncoder(AbstractEncoder):
         self.sizes = [n + 1 for n in categories]
         self.description_dim = numeric_dim + sum(self.sizes)
 
-    @override
     def describe(self, batch: Batch) -> Tensor:
         """The row: numbers, with 0 and a flag where one is missing, and one-hot categories."""
         numbers, _ = self._numbers(batch)
         categories = [one_hot(batch["c"][:, i], n).to(numbers[0].dtype) for i, n in enumerate(self.sizes)]
         return torch.cat(numbers + categories, -1).unsqueeze(1)
 
-    @override
-    def forward(self, batch: Batch) -> Encoded:
+    def forward(self, batch: Batch) -> Encoded:  # noqa: D102
         check_shape("x", batch["x"], "(rows, features)", (-1, self.input_dim))
         check_dtype("x", batch["x"], self.query.weight.dtype)
         check_known("x", self._used_columns(batch), self.missing)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import override
 
 from nsac._checks import check_dtype, check_known, check_shape
 from nsac.layers.init import seeded, seeded_linear, seeded_mlp
@@ -52,15 +51,13 @@ class WindowEncoder(AbstractEncoder):
     its token, and all share weights.
 
     Args:
-        lookback: steps of a window.
-        input_dim: number of variables, V.
+        lookback, input_dim: steps of a window, L, and number of variables, V.
         calendar_dim: numbers that describe the time of the forecast, G; 0 for none.
         missing: whether values may be missing.
         skip: whether the window has a direct linear path to the mean.
         amplitudes: typical amplitude of each variable in a window. If given, differences are divided by the
             amplitude of the variable in this window, whose logarithm is one more input.
         targets: positions of the variables that are predicted, if there are several.
-        seed: fixes the initial weights.
     """
 
     def __init__(
@@ -90,7 +87,6 @@ class WindowEncoder(AbstractEncoder):
         self.query = None if targets else seeded_linear(n_tokens * width, width, seed + 3)
         self.description_dim = (6 if missing else 5) * input_dim
 
-    @override
     def describe(self, batch: Batch) -> Tensor:
         """Per variable: last, smallest and largest value, log RMS change over a step and a quarter of the window."""
         x = interpolate_missing(batch["x"]) if self.missing else batch["x"]
@@ -103,8 +99,7 @@ class WindowEncoder(AbstractEncoder):
             statistics.append(batch["x"].isnan().to(x.dtype).mean(1))
         return torch.cat(statistics, -1).unsqueeze(1)
 
-    @override
-    def forward(self, batch: Batch) -> Encoded:
+    def forward(self, batch: Batch) -> Encoded:  # noqa: D102
         x = batch["x"].mT  # b v l
         check_shape("x", batch["x"], "(batch, time, variables)", (-1, self.lookback, self.input_dim))
         check_dtype("x", x, self.identity.weight.dtype)
