@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from ncps.wirings import AutoNCP
 
-SPARSITY_RANGE = (0.1, 0.9)  # supported by `AutoNCP`; above the maximum every neuron has a single synapse
+MIN_SPARSITY, MAX_SPARSITY = 0.1, 0.9  # supported by `AutoNCP`; above the maximum every neuron has a single synapse
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,10 @@ def ncp_wiring(input_dim: int, motors: int, units: int = 32, sparsity: float = 0
 
     Every neuron has at least one incoming and one outgoing synapse.
     """
-    low, high = SPARSITY_RANGE
-    if not low <= sparsity <= high:
+    if not MIN_SPARSITY <= sparsity <= MAX_SPARSITY:
         raise ValueError(
-            f"`sparsity` must be between {low} (dense) and {high} (sparse). Got {sparsity} instead. "
-            "0.5 is a good start."
+            f"`sparsity` must be between {MIN_SPARSITY} (dense) and {MAX_SPARSITY} (sparse). "
+            f"Got {sparsity} instead. 0.5 is a good start."
         )
     if units < motors + 3:
         raise ValueError(

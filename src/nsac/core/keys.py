@@ -1,7 +1,4 @@
-r"""Keys of a query: those with the K largest $q \cdot k$, the softmax among them, and the weighted sum of their values.
-
-The selection is exact, or a search over blocks of $\sqrt T$ keys.
-"""
+r"""Keys of a query: those with the K largest $q \cdot k$, the softmax among them, the weighted sum of their values."""
 
 import math
 from typing import Literal, NamedTuple

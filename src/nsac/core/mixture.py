@@ -46,10 +46,7 @@ def mixture_log_prob(mean: Tensor, std: Tensor, y: Tensor) -> Tensor:
 
 
 def mixture_quantile(mean: Tensor, std: Tensor, q: Tensor) -> Tensor:
-    r"""$F^{-1}(q)$ by bisection between the smallest and the largest quantile of the components.
-
-    The levels `q` are in (0, 1) and broadcast against one component.
-    """
+    r"""$F^{-1}(q)$, with q in (0, 1), by bisection between the smallest and the largest quantile of the components."""
     if mean.dtype in (torch.bfloat16, torch.float16):  # no quantile function in half precision
         return mixture_quantile(mean.float(), std.float(), q.float()).to(mean.dtype)
     ends = mean + std * torch.special.ndtri(q)

@@ -1,7 +1,6 @@
 r"""The Ornstein-Uhlenbeck logit: $da = \kappa(\phi - a)\,dt + \psi\,dW$, $a(0) = a_0$.
 
-Also under time-varying $\kappa(t), \phi(t), \psi(t)$, with bounds on the error of freezing the coefficients; their
-derivation, and why the published ones fail, is in `docs/theory.md`.
+For coefficients that vary in time, the derivation of the bounds is in `docs/theory.md`, with why the published fail.
 """
 
 from collections.abc import Callable

@@ -156,34 +156,28 @@ class Attention(nn.Module):
     def trace(self, selected: Selected) -> dict[str, Tensor]:
         """Every cell's potential in the noise-free pass; pairs are (B, H, Q, K, ...), `index` is the key of each."""
         _, pairs = next(self._pairs(selected, selected.q.shape[-1]))
-        gates, index = pairs.gates, selected.index
+        gates, mean, index = pairs.gates, pairs.gates.mean, selected.index
         if index is None:
-            index = torch.arange(selected.n_selected, device=selected.k.device).view(-1, 1, 1, 1)
-            index = index.expand_as(gates.mean)
-        weights = masked_softmax(gates.mean.unsqueeze(0), pairs.keep, dim=1)[0]
+            index = torch.arange(selected.n_selected, device=selected.k.device).view(-1, 1, 1, 1).expand_as(mean)
+        weights = masked_softmax(mean.unsqueeze(0), pairs.keep, dim=1)[0]
         cells = {name: getattr(selected, name).permute(1, 2, 3, 0) for name in ("q", "k", "v")}
         for name in ("inter", "command"):
             cells[name] = 2 * getattr(pairs.potentials, name).permute(2, 3, 4, 1, 0) - 1
-        scalars = {**gates.values, "t": pairs.t.expand_as(gates.mean), "mu": gates.mean}
-        scalars |= {"weights": weights, "index": index}
+        scalars = {**gates.values, "t": pairs.t.expand_as(mean), "mu": mean, "weights": weights, "index": index}
         if gates.var is not None:
             scalars["sigma"] = gates.var.sqrt()
         return cells | {name: pair.movedim(0, -1) for name, pair in scalars.items()}
 
     def _query(self, inputs: Inputs, tokens: Times, queries: Times) -> tuple[Tensor, Times]:
-        """Potentials of the queries, (B, Q, d_model), and their times."""
-        x = inputs.x
         if isinstance(self.query, nn.Parameter):
-            return self.query.expand(x.shape[0], -1, -1), Times()
-        if inputs.query is not None or inputs.query_times is not None:
-            (q,) = sense(inputs.query, queries.features, self.query)
-            return q.expand(x.shape[0], -1, -1), queries
-        if self.readout == "all":
-            (q,) = sense(x, tokens.features, self.query)
-            return q, tokens
-        queries = tokens.take(inputs.latest)
-        (q,) = sense(last_token(x, inputs.latest), queries.features, self.query)
-        return q, queries
+            return self.query.expand(inputs.x.shape[0], -1, -1), Times()
+        features = inputs.query
+        if features is None and inputs.query_times is None:
+            features, queries = inputs.x, tokens
+            if self.readout == "last":
+                features, queries = last_token(inputs.x, inputs.latest), tokens.take(inputs.latest)
+        (q,) = sense(features, queries.features, self.query)
+        return q.expand(inputs.x.shape[0], -1, -1), queries
 
     def _split_heads(self, z: Tensor) -> Tensor:  # b . (h d) -> d b h .
         return z.unflatten(-1, (self.num_heads, -1)).permute(3, 0, 2, 1)
@@ -235,7 +229,6 @@ class AbstractLayer(nn.Module):
         inputs = self.attention.checked(Inputs(x, times, mask, query, query_times, causal))
         return self.attention.trace(self.attention.select(inputs))
 
-    def _one_per_row(self, outputs: Tensor, inputs: Inputs) -> Tensor:
-        """Outputs, (..., Q, n), without the axis of queries if the query is the last token."""
+    def _one_per_row(self, outputs: Tensor, inputs: Inputs) -> Tensor:  # ... q o -> ... o for one query per row
         single = self.attention.readout == "last" and inputs.query is None and inputs.query_times is None
         return outputs.squeeze(-2) if single else outputs

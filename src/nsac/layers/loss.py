@@ -104,11 +104,8 @@ def gaussian_nll(mean: Tensor, log_std: Tensor, y: Tensor) -> Tensor:
 
 
 def fill_missing_targets(y: Tensor, value: Tensor) -> tuple[Tensor | None, Tensor]:
-    """Which targets are observed (None: all of them), and the targets with missing ones replaced by a detached `value`.
-
-    Replacing is necessary: a NaN times 0 would still be NaN in the gradient.
-    """
-    known = ~y.isnan()
+    """Which targets are observed (None: all of them), and the targets, with a detached `value` where one is missing."""
+    known = ~y.isnan()  # a NaN times 0 would still be NaN in the gradient, so it is replaced
     if torch.compiler.is_compiling() or not known.all():
         return known, torch.where(known, y, value.detach())
     return None, y

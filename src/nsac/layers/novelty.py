@@ -111,15 +111,13 @@ class Novelty(nn.Module):
         Gaussian: a few rows with large errors must not widen the intervals of all others.
 
         Args:
-            error: squared errors, (..., outputs); NaN where no target was observed.
-            aleatoric: variance of the noise, likewise.
+            error, aleatoric: squared errors and variances of the noise, (..., outputs); NaN: no target was observed.
             novelty, prior: results of `forward`, broadcast against the errors.
             train_rows: number of training rows.
         """
         min_share = min(MIN_EPISTEMIC_SHARE / train_rows**0.5, MIN_EPISTEMIC_SHARE_CAP)
-        target_variance = (error.nanmean() - aleatoric.nanmean()).clamp(
-            min=min_share * error.nanmean().item(), max=MAX_EPISTEMIC_VARIANCE
-        )
+        least = min_share * error.nanmean().item()
+        target_variance = (error.nanmean() - aleatoric.nanmean()).clamp(min=least, max=MAX_EPISTEMIC_VARIANCE)
         ratio = min((1 - min_share) * (error / aleatoric).nanmedian().item(), CHI_SQUARED_MEDIAN)
         usual = aleatoric.flatten(0, -2).nanmean(0)
         usual = self.usual = usual.nan_to_num(nan=usual.nanmean().item())  # an output may have no observed target

@@ -81,9 +81,7 @@ class Selected(NamedTuple):
         from_key = self.k if gather_first else _project(w_k, self.k)
         for start in range(0, self.q.shape[-1], step):
             rows = slice(start, start + step)
-            index = self.index
-            if index is not None:
-                index = index[..., rows].permute(1, 2, 0, 3).flatten(2)  # k b h q -> b h (k q)
+            index = None if self.index is None else self.index[..., rows].permute(1, 2, 0, 3).flatten(2)  # b h (k q)
             keys, values = self._gather(from_key, index), self._gather(self.v, index)
             keys = _project(w_k, keys) if gather_first else keys
             potentials = backbone(from_query[:, None, ..., rows], keys)

@@ -31,7 +31,6 @@ class LinearReader(nn.Module):
         project_values: whether W is applied before values are weighed; cheaper if 2 * output_dim is below
             d_model / num_heads, and the same function in any case.
         join_queries: whether the outputs of all queries make one row: output i of query q is column i * Q + q.
-        seed: fixes the initial weights.
     """
 
     def __init__(

@@ -23,8 +23,7 @@ class Stack(NamedTuple):
 
 STACKS = {
     "plain": Stack(((16, 5, 2, 0), (32, 3, 2, 0), (64, 3, 1, 0)), 0),
-    # images of 84 x 84, last feature map of 20 x 20
-    "racing": Stack(((12, 5, 2, 0), (24, 3, 2, 1), (32, 3, 1, 1)), 5),
+    "racing": Stack(((12, 5, 2, 0), (24, 3, 2, 1), (32, 3, 1, 1)), 5),  # images of 84 x 84, last feature map of 20 x 20
     # images of 66 x 200, last feature map of 1 x 18
     "pilot": Stack(((24, 5, 2, 0), (36, 5, 2, 0), (48, 5, 2, 0), (64, 3, 1, 0), (64, 3, 1, 0)), 1),
 }
@@ -85,10 +84,9 @@ class FrameEncoder(AbstractEncoder):
         check_known("x", x, missing=False)
         maps = self.pool(self.conv(x.flatten(0, 1)))  # (b s) w g g
         tokens = maps.flatten(2).mT.unflatten(0, (len(x), -1)).flatten(1, 2)
-        flat = tokens.flatten(1)
-        tokens = tokens + self.place.weight
-        query = tokens.mean(1, keepdim=True) if self.ask is None else gelu(self.ask(flat)).unsqueeze(1)
-        return Encoded(tokens, query)
+        placed = tokens + self.place.weight
+        query = placed.mean(1, keepdim=True) if self.ask is None else gelu(self.ask(tokens.flatten(1))).unsqueeze(1)
+        return Encoded(placed, query)
 
 
 def _convolutions(channels: int, layers: tuple[tuple[int, int, int, int], ...]) -> nn.Sequential:

@@ -76,10 +76,7 @@ class Trunk(nn.Module):
 
 
 class Head(nn.Module):
-    """Linear read-out of the distribution parameters of each output; the first also depends linearly on the skip.
-
-    There are `params_per_output`, for instance 2, mean and log standard deviation.
-    """
+    """Linear read-out of `params_per_output` of a distribution; the first also depends linearly on the skip."""
 
     def __init__(self, trunk: Trunk, output_dim: int, params_per_output: int, seed: int = 0):
         super().__init__()

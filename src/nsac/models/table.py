@@ -44,10 +44,8 @@ class TableEncoder(AbstractEncoder):
         self.input_dim, self.tokens, self.missing, self.columns = input_dim, tokens, missing, list(columns)
         used_dim, width = len(columns) or input_dim, self.token_dim
         numeric_dim = used_dim * (2 if missing else 1)  # with flags of missing values
-        # Category embeddings; the attribute is a key of saved weights.
-        self.levels = nn.ModuleList(
-            seeded(lambda n=n: nn.Embedding(n + 1, width), seed + i) for i, n in enumerate(categories)
-        )
+        embeddings = [seeded(lambda n=n: nn.Embedding(n + 1, width), seed + i) for i, n in enumerate(categories)]
+        self.levels = nn.ModuleList(embeddings)  # of categories; the attribute is a key of saved weights
         self.skip_dim = numeric_dim + width * len(categories)
         if tokens == "slots":
             self.slots = seeded(lambda: nn.Linear(self.skip_dim, SLOTS * width), seed)

@@ -79,8 +79,7 @@ class WindowEncoder(AbstractEncoder):
         self.token = seeded_mlp(lookback * (2 if missing else 1) + (2 if amplitudes else 1), width, width, seed)
         self.identity = seeded(lambda: nn.Embedding(input_dim, width), seed + 1)
         self.calendar = seeded_mlp(calendar_dim, width, width, seed + 2) if calendar_dim else None
-        # With a single key the epistemic variance is 0, so a single token gets a second, constant one. The attribute
-        # is a key of saved weights.
+        # With a single key the epistemic variance is 0: a single token gets a constant one (a key of saved weights).
         single = input_dim == 1 and not calendar_dim
         self.company = seeded(lambda: nn.Embedding(1, width), seed + 2) if single else None
         n_tokens = input_dim + (1 if calendar_dim or single else 0)
