@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from ncps.wirings import AutoNCP
 
-SPARSITY_RANGE = (0.1, 0.9)
-"""Sparsities that `AutoNCP` supports; above the maximum every neuron has a single synapse."""
+MIN_SPARSITY, MAX_SPARSITY = 0.1, 0.9  # supported by `AutoNCP`; above the maximum every neuron has a single synapse
 
 
 @dataclass(frozen=True)
@@ -16,19 +15,10 @@ class Wiring:
     Each array is boolean, (from, to), and read-only.
     """
 
-    sensory: np.ndarray
-    """(inputs, inter)"""
-    inter: np.ndarray
-    """(inter, command)"""
-    recurrent: np.ndarray
-    """(command, command)"""
-    motor: np.ndarray
-    """(command, motor)"""
-
-    @property
-    def synapses(self) -> int:
-        """Number of connections."""
-        return sum(int(a.sum()) for a in (self.sensory, self.inter, self.recurrent, self.motor))
+    sensory: np.ndarray  # (inputs, inter)
+    inter: np.ndarray  # (inter, command)
+    recurrent: np.ndarray  # (command, command)
+    motor: np.ndarray  # (command, motor)
 
 
 def ncp_wiring(input_dim: int, motors: int, units: int = 32, sparsity: float = 0.5, seed: int = 0) -> Wiring:
@@ -36,11 +26,10 @@ def ncp_wiring(input_dim: int, motors: int, units: int = 32, sparsity: float = 0
 
     Every neuron has at least one incoming and one outgoing synapse.
     """
-    low, high = SPARSITY_RANGE
-    if not low <= sparsity <= high:
+    if not MIN_SPARSITY <= sparsity <= MAX_SPARSITY:
         raise ValueError(
-            f"`sparsity` must be between {low} (dense) and {high} (sparse). Got {sparsity} instead. "
-            "0.5 is a good start."
+            f"`sparsity` must be between {MIN_SPARSITY} (dense) and {MAX_SPARSITY} (sparse). "
+            f"Got {sparsity} instead. 0.5 is a good start."
         )
     if units < motors + 3:
         raise ValueError(
@@ -49,9 +38,7 @@ def ncp_wiring(input_dim: int, motors: int, units: int = 32, sparsity: float = 0
         )
     ncp = AutoNCP(units, motors, sparsity_level=sparsity, seed=seed)
     ncp.build(input_dim)
-    inter = ncp.get_neurons_of_layer(0)
-    command = ncp.get_neurons_of_layer(1)
-    motor = ncp.get_neurons_of_layer(2)
+    inter, command, motor = [ncp.get_neurons_of_layer(layer) for layer in range(3)]
     between = ncp.adjacency_matrix != 0
     adjacencies = (
         np.asarray(ncp.sensory_adjacency_matrix)[:, inter] != 0,

@@ -1,9 +1,36 @@
-r"""The equal-weight Gaussian mixture of N draws, $\frac1N\sum_n N(\mu_n, \sigma_n^2)$, components along axis 0."""
+r"""Draws, along axis 0: their moments, and the equal-weight mixture $\frac1N\sum_n N(\mu_n, \sigma_n^2)$."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
+
+
+def decompose(mean_draws: Tensor, log_std_draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Mean $E_n[\mu_n]$, aleatoric variance $E_n[\sigma_n^2]$, epistemic variance $\mathrm{Var}_n[\mu_n]$ over axis 0.
+
+    The variance over draws divides by N, so that aleatoric + epistemic is the variance of the mixture of the draws.
+    """
+    return mean_draws.mean(0), (2 * log_std_draws).exp().mean(0), mean_draws.var(0, correction=0)
+
+
+def matched_normal(draws: int, *shape: int, generator: torch.Generator | None = None, **kwargs: Any) -> Tensor:
+    """Standard normal draws, (draws, *shape), with exact sample moments, so that fewer draws give the same accuracy.
+
+    Over draws, every entry has mean 0 and variance 1, and `draws - 1` neighbours along the flattened shape are
+    uncorrelated. One or two draws are returned unchanged.
+    """
+    plain = torch.randn(draws, *shape, generator=generator, **kwargs)
+    if draws < 3:
+        return plain
+    flat = plain.flatten(1).to(torch.promote_types(plain.dtype, torch.float32))  # half precision has no QR
+    size, width = flat.shape[1], draws - 1
+    blocks = pad(flat - flat.mean(0), (0, -size % width)).unflatten(1, (-1, width)).movedim(1, 0)
+    basis, triangle = torch.linalg.qr(blocks)  # an orthonormal basis of each block, but without the draws' signs
+    signed = basis * triangle.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2) * draws**0.5
+    return signed.movedim(0, 1).flatten(1)[:, :size].to(plain.dtype).view_as(plain)
 
 
 def mixture_cdf(mean: Tensor, std: Tensor, y: Tensor) -> Tensor:
@@ -19,12 +46,7 @@ def mixture_log_prob(mean: Tensor, std: Tensor, y: Tensor) -> Tensor:
 
 
 def mixture_quantile(mean: Tensor, std: Tensor, q: Tensor) -> Tensor:
-    r"""$F^{-1}(q)$ by bisection between the smallest and the largest quantile of the components.
-
-    Args:
-        mean, std: (n, ...).
-        q: quantile levels in (0, 1), broadcast against one component.
-    """
+    r"""$F^{-1}(q)$, with q in (0, 1), by bisection between the smallest and the largest quantile of the components."""
     if mean.dtype in (torch.bfloat16, torch.float16):  # no quantile function in half precision
         return mixture_quantile(mean.float(), std.float(), q.float()).to(mean.dtype)
     ends = mean + std * torch.special.ndtri(q)

@@ -1,7 +1,7 @@
 """Continuous-time attention: sensory neurons, selection, gated logits, weighted values. Shared by NAC and NSAC."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -9,19 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from nsac._checks import check_choice, check_dtype, check_heads, check_int, check_positive, check_sequence
-from nsac.circuit import Backbone, Sensory, ncp_wiring, sense
+from nsac.circuit import Backbone, Sensory, ncp_wiring, sense, sensory_wiring
 from nsac.core import masked_softmax, ou_sample, select_topk, weigh
-from nsac.layers.clock import CYCLES, Clock, TimeMode, same_precision
-from nsac.layers.gates import DYNAMICS
 from nsac.layers.inputs import Inputs
-from nsac.layers.pairs import Drive, Pairs, Selected, drive
-from nsac.layers.times import TimeReference, Times, last_token
+from nsac.layers.pairs import DYNAMICS, Pairs, Selected
+from nsac.layers.times import CYCLES, Clock, TimeMode, Times, encode_times, last_token, same_precision
 
-EXACT_UP_TO = 16384
-"""Longest sequence for which scoring every key is faster than the block search (measured, one CPU thread)."""
-
-CHUNK_PAIRS = 2048
-"""Query-key pairs per head that go through the circuit together; small enough to stay in cache."""
+EXACT_UP_TO = 16384  # longest sequence for which scoring every key is the faster search (measured, one CPU thread)
+CHUNK_PAIRS = 2048  # query-key pairs per head that go through the circuit together; small enough to stay in cache
 
 Readout = Literal["last", "all"] | int
 Selection = Literal["auto", "exact", "sqrt"]
@@ -34,21 +29,9 @@ class Attention(nn.Module):
     Use it to build models with heads of their own; `NSAC` and `NAC` are this plus an output layer.
 
     Args:
-        input_dim: features of a token.
-        d_model: sensory neurons of each kind (query, key, value), over all heads.
-        num_heads: heads; must divide `d_model`.
-        topk: keys each query attends to.
-        sparsity: fraction of absent synapses, 0.1 to 0.9.
-        readout: the queries: the `"last"` valid token, `"all"` tokens, or a number of learned queries.
         dynamics: `"ou"` (stochastic logits) or `"ode"` (deterministic).
         query_dim: features of a separate query, `input_dim` by default.
-        time: `"elapsed"`: the clock reads the time between query and key; `"absolute"`: the query's own time;
-            `"none"`: tokens are a set without times or order.
-        time_scale: characteristic time scale, about the length of a window.
-        circuit_units: neurons of the circuit that gates the logits.
-        unfolds: recurrent steps of its command neurons.
-        selection: `"exact"`, `"sqrt"`, or `"auto"`: exact while that is cheaper.
-        seed: fixes wiring and initial weights.
+        input_dim, d_model, ..., seed: those of `NSAC`.
     """
 
     def __init__(
@@ -86,35 +69,35 @@ class Attention(nn.Module):
         self.input_dim, self.d_model, self.num_heads, self.topk = input_dim, d_model, num_heads, topk
         self.sparsity, self.readout, self.dynamics = sparsity, readout, dynamics
         self.time: TimeMode = time
-        self.time_scale, self.selection, self.seed = time_scale, selection, seed
+        self.time_scale, self.selection = time_scale, selection
         learned = isinstance(readout, int)
         self.query_dim = None if learned else query_dim or input_dim
 
         motors, self._gates = DYNAMICS[dynamics]
         wiring = ncp_wiring(2 * (d_model // num_heads), motors, circuit_units, sparsity, seed)
-        wiring_generator = np.random.default_rng(seed)
+        wire = partial(sensory_wiring, neurons=d_model, sparsity=sparsity, generator=np.random.default_rng(seed))
         generator = torch.Generator().manual_seed(seed)
         n_time = 0 if time == "none" else 2 * len(CYCLES)
-        self.key = Sensory(input_dim, n_time, d_model, sparsity, wiring_generator, generator)
-        self.value = Sensory(input_dim, n_time, d_model, sparsity, wiring_generator, generator)
+        key_wiring, key_time_wiring = wire(input_dim), wire(n_time)
+        self.key = Sensory(key_wiring, key_time_wiring, generator)
+        self.value = Sensory(wire(input_dim), wire(n_time), generator)
         if learned:
             self.query = nn.Parameter(torch.randn(readout, d_model, generator=generator))
         else:
             # Selection has no gradient, so proximity in time must be built in: with equal time synapses the score of
             # two tokens contains a positive definite kernel of their times, largest at equal times.
-            like = self.key if n_time else None
-            self.query = Sensory(self.query_dim or 0, n_time, d_model, sparsity, wiring_generator, generator, like)
+            self.query = Sensory(wire(self.query_dim or 0), key_time_wiring, generator)
+            self.query.copy_time_weights(self.key)
         self.backbone = Backbone(wiring, unfolds, generator)
         self.clock = Clock(num_heads)
 
-    def check(self, inputs: Inputs) -> None:
-        """Raise a `ValueError` with the argument, the rule and the remedy if the inputs do not fit the layer."""
-        sizes = {"input_dim": self.input_dim, "query_dim": self.query_dim, "takes_times": self.time != "none"}
-        values = inputs.x, inputs.times, inputs.mask, inputs.query, inputs.query_times, inputs.causal
-        check_sequence(*values, **sizes)
+    def checked(self, inputs: Inputs) -> Inputs:
+        """The inputs; a `ValueError` with the argument, the rule and the remedy if they do not fit the layer."""
+        check_sequence(*inputs, input_dim=self.input_dim, query_dim=self.query_dim, takes_times=self.time != "none")
         for name, value in (("x", inputs.x), ("query", inputs.query)):
             if value is not None:
                 check_dtype(name, value, self.clock.t_a.dtype)
+        return inputs
 
     def noise_shape(self, inputs: Inputs) -> tuple[int, int, int, int]:
         """(topk, B, H, Q), shape of the standard normal noise of one draw."""
@@ -139,9 +122,9 @@ class Attention(nn.Module):
             x = x.masked_fill(mask[..., None], 0)
             times = None if times is None else times.expand(mask.shape).masked_fill(mask, 0)
         times, query_times = same_precision(times, inputs.query_times)
-        tokens, queries = TimeReference(self.time, self.time_scale).encode(x, times, mask, query_times)
+        tokens, queries = encode_times(x, times, mask, query_times, self.time, self.time_scale)
         k, v = sense(x, tokens.features, self.key, self.value)
-        q, queries = self._query(replace(inputs, x=x), tokens, queries)
+        q, queries = self._query(inputs._replace(x=x), tokens, queries)
         q, k, v = self._split_heads(q), self._split_heads(k), self._split_heads(v)
         positions = None
         if inputs.causal and queries.order is not None and tokens.order is not None:
@@ -156,12 +139,8 @@ class Attention(nn.Module):
         queries attends to, (D, K, B, H, q), and the attended values without noise, (D, B, H, q), to (C, K, B, H, q).
         The result is (N, B, Q, H * C), and a draw costs C instead of D.
         """
-        driven = drive(self.backbone, selected)
-        n_queries, step = selected.q.shape[-1], max(1, CHUNK_PAIRS // selected.n_selected)
         attended = []
-        for start in range(0, n_queries, step):
-            rows = slice(start, start + step)
-            pairs = self._pairs(driven, rows)
+        for rows, pairs in self._pairs(selected, max(1, CHUNK_PAIRS // selected.n_selected)):
             gates, values = pairs.gates, pairs.values
             logits = gates.mean.unsqueeze(0)
             if noise is not None and gates.var is not None:
@@ -176,36 +155,29 @@ class Attention(nn.Module):
 
     def trace(self, selected: Selected) -> dict[str, Tensor]:
         """Every cell's potential in the noise-free pass; pairs are (B, H, Q, K, ...), `index` is the key of each."""
-        driven = drive(self.backbone, selected)
-        pairs = self._pairs(driven, slice(None))
-        gates, index = pairs.gates, selected.index
+        _, pairs = next(self._pairs(selected, selected.q.shape[-1]))
+        gates, mean, index = pairs.gates, pairs.gates.mean, selected.index
         if index is None:
-            index = torch.arange(selected.n_selected, device=selected.k.device).view(-1, 1, 1, 1)
-            index = index.expand_as(gates.mean)
-        weights = masked_softmax(gates.mean.unsqueeze(0), pairs.keep, dim=1)[0]
+            index = torch.arange(selected.n_selected, device=selected.k.device).view(-1, 1, 1, 1).expand_as(mean)
+        weights = masked_softmax(mean.unsqueeze(0), pairs.keep, dim=1)[0]
         cells = {name: getattr(selected, name).permute(1, 2, 3, 0) for name in ("q", "k", "v")}
         for name in ("inter", "command"):
             cells[name] = 2 * getattr(pairs.potentials, name).permute(2, 3, 4, 1, 0) - 1
-        scalars = {**gates.values, "t": pairs.t.expand_as(gates.mean), "mu": gates.mean}
-        scalars |= {"weights": weights, "index": index}
+        scalars = {**gates.values, "t": pairs.t.expand_as(mean), "mu": mean, "weights": weights, "index": index}
         if gates.var is not None:
             scalars["sigma"] = gates.var.sqrt()
         return cells | {name: pair.movedim(0, -1) for name, pair in scalars.items()}
 
     def _query(self, inputs: Inputs, tokens: Times, queries: Times) -> tuple[Tensor, Times]:
-        """Potentials of the queries, (B, Q, d_model), and their times."""
-        x = inputs.x
         if isinstance(self.query, nn.Parameter):
-            return self.query.expand(x.shape[0], -1, -1), Times(None, None, None)
-        if inputs.query is not None or inputs.query_times is not None:
-            (q,) = sense(inputs.query, queries.features, self.query)
-            return q.expand(x.shape[0], -1, -1), queries
-        if self.readout == "all":
-            (q,) = sense(x, tokens.features, self.query)
-            return q, tokens
-        queries = tokens.take(inputs.latest)
-        (q,) = sense(last_token(x, inputs.latest), queries.features, self.query)
-        return q, queries
+            return self.query.expand(inputs.x.shape[0], -1, -1), Times()
+        features = inputs.query
+        if features is None and inputs.query_times is None:
+            features, queries = inputs.x, tokens
+            if self.readout == "last":
+                features, queries = last_token(inputs.x, inputs.latest), tokens.take(inputs.latest)
+        (q,) = sense(features, queries.features, self.query)
+        return q.expand(inputs.x.shape[0], -1, -1), queries
 
     def _split_heads(self, z: Tensor) -> Tensor:  # b . (h d) -> d b h .
         return z.unflatten(-1, (self.num_heads, -1)).permute(3, 0, 2, 1)
@@ -214,23 +186,49 @@ class Attention(nn.Module):
         self, q: Tensor, k: Tensor, mask: Tensor | None, positions: tuple[Tensor, Tensor] | None
     ) -> tuple[Tensor | None, Tensor | None]:
         """Keys per query, (K, B, H, Q), and which of them are kept; None stands for all."""
-        if k.shape[-1] <= self.topk and mask is None and positions is None:
+        every_key_allowed = mask is None and positions is None
+        if every_key_allowed and k.shape[-1] <= self.topk:
             return None, None
         exact = self.selection == "exact" or (self.selection == "auto" and k.shape[-1] <= EXACT_UP_TO)
-        q, k = q.permute(1, 2, 3, 0), k.permute(1, 2, 3, 0)
-        query_pos, key_pos = positions or (None, None)
-        method = "exact" if exact else "sqrt"
-        index, keep = select_topk(q, k, self.topk, mask, positions is not None, method, query_pos, key_pos)
-        everywhere = mask is None and positions is None
-        return index.movedim(-1, 0), None if everywhere else keep.movedim(-1, 0)
+        q, k, method = q.permute(1, 2, 3, 0), k.permute(1, 2, 3, 0), "exact" if exact else "sqrt"
+        index, keep = select_topk(q, k, self.topk, mask, positions is not None, method, *(positions or ()))
+        return index.movedim(-1, 0), None if every_key_allowed else keep.movedim(-1, 0)
 
-    def _pairs(self, driven: Drive, rows: slice) -> Pairs:
-        potentials, values = driven.potentials(self.backbone, rows)
-        t = self.clock(driven.elapsed(rows) if self.time == "elapsed" else driven.query_time(rows))
-        return Pairs(potentials, t, self._gates(potentials.motor, t), values, driven.keep(rows))
+    def _pairs(self, selected: Selected, step: int) -> Iterator[tuple[slice, Pairs]]:
+        return selected.pairs(step, self.backbone, self.clock, self._gates, self.time == "elapsed")
 
     def extra_repr(self) -> str:  # noqa: D102
-        return (
-            f"{self.input_dim} -> {self.d_model}, num_heads={self.num_heads}, topk={self.topk}, "
-            f"sparsity={self.sparsity}, readout={self.readout!r}, dynamics={self.dynamics!r}, time={self.time!r}"
-        )
+        names = ("num_heads", "topk", "sparsity", "readout", "dynamics", "time")
+        return f"{self.input_dim} -> {self.d_model}, " + ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+
+
+class AbstractLayer(nn.Module):
+    """Attention and an output layer: what `NSAC` and `NAC` share."""
+
+    attention: Attention
+
+    @torch.no_grad()
+    def trace(
+        self,
+        x: Tensor,
+        times: Tensor | None = None,
+        mask: Tensor | None = None,
+        query: Tensor | None = None,
+        query_times: Tensor | None = None,
+        causal: bool = False,
+    ) -> dict[str, Tensor]:
+        """Potentials of every cell in the noise-free pass, for inspection.
+
+        Returns:
+            q, k, v: (B, H, Q or T, D), sensory neurons.
+            inter, command: (B, H, Q, K, neurons), the circuit of each query-key pair.
+            kappa, phi, psi: (B, H, Q, K), motor neurons, that is gates; of `NAC`, gamma and omega.
+            t, mu, sigma, weights: (B, H, Q, K), internal time, moments of the logit, weight; `NAC` has no sigma.
+            index: (B, H, Q, K), the key of each entry.
+        """
+        inputs = self.attention.checked(Inputs(x, times, mask, query, query_times, causal))
+        return self.attention.trace(self.attention.select(inputs))
+
+    def _one_per_row(self, outputs: Tensor, inputs: Inputs) -> Tensor:  # ... q o -> ... o for one query per row
+        single = self.attention.readout == "last" and inputs.query is None and inputs.query_times is None
+        return outputs.squeeze(-2) if single else outputs

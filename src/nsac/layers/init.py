@@ -10,15 +10,10 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def seeded(make: Callable[[], M], seed: int) -> M:
-    """Build a module; weights are N(0, 1 / fan-in), embeddings N(0, 1), vectors (biases) 0.
-
-    Args:
-        make: builds the module, for instance `lambda: nn.Linear(3, 4)`.
-        seed: fixes the weights.
-    """
+    """The module that `make` builds; weights are N(0, 1 / fan-in), embeddings N(0, 1), vectors (biases) 0."""
     with torch.device("meta"):  # no storage, so torch does not initialise the weights
         module = make()
-    module = module.to_empty(device="cpu")
+    module.to_empty(device="cpu")
     generator = torch.Generator().manual_seed(seed)
     embeddings = {id(child.weight) for child in module.modules() if isinstance(child, nn.Embedding)}
     for parameter in module.parameters():

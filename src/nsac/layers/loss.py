@@ -56,22 +56,27 @@ class NSACLoss(nn.Module):
 
         Args:
             layer: `NSAC`, or any model that takes `x`, `num_samples` and `generator` and returns draws.
-            x: (B, T, F).
-            y: targets, shaped as one draw of the mean; NaN where no target was observed (ignored).
+            x, y: (B, T, F), and targets, shaped as one draw of the mean; NaN where none was observed (ignored).
             generator: source of all noise.
             **inputs: other arguments of the layer (`times`, `mask`, `query_times`, ...); the first axis of tensors with
                 two or more axes is the batch.
         """
-        batch = len(x)
-        with_surrogates = x
+        batch, with_surrogates = len(x), x
         if self.reg_weight:
             n_surrogates = min(batch, max(2, round(self.ood_fraction * batch)))  # shuffling needs 2
             rows = torch.randperm(batch, generator=generator, device=x.device)[:n_surrogates]
             some = take_rows(inputs, rows)
             mask = some.get("mask")  # masked values must not enter a surrogate
             known = x[rows] if mask is None else x[rows].masked_fill(mask[..., None], 0)
-            with_surrogates = torch.cat([x, self._surrogates(layer, known, some, generator)])
-            inputs = {name: _concatenate(value, some[name]) for name, value in inputs.items()}
+
+            def epistemic_of(z: Tensor) -> Tensor:
+                draws = layer(z, num_samples=self.num_samples, generator=generator, **some)
+                return draws.mean.var(0, correction=0).flatten(1).mean(1)
+
+            with torch.no_grad():
+                surrogates = self.surrogate(known, epistemic_of, generator)
+            with_surrogates = torch.cat([x, surrogates])
+            inputs = take_rows(inputs, torch.cat([torch.arange(batch, device=x.device), rows]))
         draws = layer(with_surrogates, num_samples=self.num_samples, generator=generator, **inputs)
         if draws.mean[:, :batch].shape[1:] != y.shape:
             raise ValueError(
@@ -90,31 +95,17 @@ class NSACLoss(nn.Module):
         self.parts |= {"reg": reg.detach(), "var_ood": var_ood.detach()}
         return nll + self.reg_weight * reg
 
-    def _surrogates(
-        self, layer: Callable, x: Tensor, inputs: dict[str, Any], generator: torch.Generator | None
-    ) -> Tensor:
-        def epistemic(z: Tensor) -> Tensor:
-            draws = layer(z, num_samples=self.num_samples, generator=generator, **inputs)
-            return draws.mean.var(0, correction=0).flatten(1).mean(1)
-
-        with torch.no_grad():
-            return self.surrogate(x, epistemic, generator)
-
 
 def gaussian_nll(mean: Tensor, log_std: Tensor, y: Tensor) -> Tensor:
     r"""Mean of $\frac12[\log 2\pi + 2s + (y - \mu)^2 e^{-2s}]$, with $s$ = `log_std`, over observed targets."""
     known, y = fill_missing_targets(y, mean)
-    return 0.5 * mean_over_observed(
-        math.log(2 * math.pi) + 2 * log_std + (y - mean) ** 2 * torch.exp(-2 * log_std), known
-    )
+    terms = math.log(2 * math.pi) + 2 * log_std + (y - mean) ** 2 * torch.exp(-2 * log_std)
+    return 0.5 * mean_over_observed(terms, known)
 
 
 def fill_missing_targets(y: Tensor, value: Tensor) -> tuple[Tensor | None, Tensor]:
-    """Which targets are observed (None: all of them), and the targets with missing ones replaced by a detached `value`.
-
-    Replacing is necessary: a NaN times 0 would still be NaN in the gradient.
-    """
-    known = ~y.isnan()
+    """Which targets are observed (None: all of them), and the targets, with a detached `value` where one is missing."""
+    known = ~y.isnan()  # a NaN times 0 would still be NaN in the gradient, so it is replaced
     if torch.compiler.is_compiling() or not known.all():
         return known, torch.where(known, y, value.detach())
     return None, y
@@ -125,7 +116,3 @@ def mean_over_observed(terms: Tensor, known: Tensor | None) -> Tensor:
     if known is None:
         return terms.mean()
     return (terms * known).sum() / (known.sum() * (terms.numel() // known.numel())).clamp(min=1)
-
-
-def _concatenate(value: Any, more: Any) -> Any:
-    return torch.cat([value, more]) if isinstance(value, Tensor) and value.ndim > 1 else value

@@ -1,15 +1,14 @@
 """NAC: deterministic attention."""
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from nsac.layers.attention import Attention, Readout, Selection
-from nsac.layers.clock import TimeMode
+from nsac.layers.attention import AbstractLayer, Attention, Readout, Selection
 from nsac.layers.init import seeded_linear
 from nsac.layers.inputs import Inputs
+from nsac.layers.times import TimeMode
 
 
-class NAC(nn.Module):
+class NAC(AbstractLayer):
     r"""Neuronal Attention Circuit: attention whose logits solve $da/dt = \gamma - \omega a$ in closed form.
 
     It has no noise and no draws; other uncertainty methods use it as their penultimate layer. The arguments are those
@@ -50,23 +49,5 @@ class NAC(nn.Module):
         causal: bool = False,
     ) -> Tensor:
         """Features, (B, d_model) for `"last"`, otherwise (B, Q, d_model). The arguments are those of `NSAC`."""
-        inputs = Inputs(x, times, mask, query, query_times, causal)
-        self.attention.check(inputs)
-        features = self.output(self.attention(inputs)[0])
-        single = self.attention.readout == "last" and query is None and query_times is None
-        return features.squeeze(-2) if single else features
-
-    @torch.no_grad()
-    def trace(
-        self,
-        x: Tensor,
-        times: Tensor | None = None,
-        mask: Tensor | None = None,
-        query: Tensor | None = None,
-        query_times: Tensor | None = None,
-        causal: bool = False,
-    ) -> dict[str, Tensor]:
-        """Every cell's potential; see `NSAC.trace`, with gates gamma and omega and without sigma."""
-        inputs = Inputs(x, times, mask, query, query_times, causal)
-        self.attention.check(inputs)
-        return self.attention.trace(self.attention.select(inputs))
+        inputs = self.attention.checked(Inputs(x, times, mask, query, query_times, causal))
+        return self._one_per_row(self.output(self.attention(inputs)[0]), inputs)

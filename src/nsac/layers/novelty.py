@@ -11,34 +11,18 @@ from torch.nn.functional import logsigmoid
 NUM_FEATURES, NUM_DIRECTIONS = 256, 32
 """Random features, and the number of directions kept: those with the largest posterior variance. More are slower and no
 better, as the posterior variance along the others is small everywhere."""
-
-KERNEL_LENGTH = 4.0
-"""Length scale of the kernel, in typical distances between neighbours."""
-
-NOISE_SHARE = 0.01
-"""Noise variance of the process over its prior variance: how many neighbours make the posterior variance small."""
-
-SHRINKAGE = 0.01
-"""Added to the variances of the principal axes before they are equalised: axes of small variance are mostly noise."""
-
 MAX_TRAINING_INPUTS, MAX_DISTANCE_INPUTS, NUM_PROTOTYPES = 20_000, 1_000, 1_000
 """Maximum numbers of training inputs in use, of those whose distances set the unit of distance, and of those kept."""
-
-TYPICAL_NEIGHBOUR = 5
-"""Rank of the neighbour whose distance is typical."""
-
-MIN_SQUARED_DISTANCE, MIN_POSTERIOR_SHARE = 1e-3, 1e-6
-"""Smallest squared distance and smallest r; below, inputs count as equally well known."""
-
-MAX_PRIOR_VARIANCE = 9.0
-"""Largest prior variance, in units of the target's."""
-
 MIN_EPISTEMIC_SHARE, MIN_EPISTEMIC_SHARE_CAP, MAX_EPISTEMIC_VARIANCE = 2.0, 0.1, 0.5
 """Mean epistemic variance of validation inputs: at least 2 / sqrt(training rows) of the squared error (a tenth where
 rows are few), and at most one half of the target's variance."""
-
-CHI_SQUARED_MEDIAN = 0.455
-"""Median of the square of a standard normal number."""
+MIN_SQUARED_DISTANCE, MIN_POSTERIOR_SHARE = 1e-3, 1e-6  # minimum of d^2 and r; below, inputs are equally well known
+MAX_PRIOR_VARIANCE = 9.0  # largest prior variance, in units of the target's
+KERNEL_LENGTH = 4.0  # length scale of the kernel, in typical distances between neighbours
+NOISE_SHARE = 0.01  # noise over prior variance of the process: how many neighbours make the posterior variance small
+SHRINKAGE = 0.01  # added to the variances of the principal axes before they are equalised: small ones are mostly noise
+TYPICAL_NEIGHBOUR = 5  # rank of the neighbour whose distance is typical
+CHI_SQUARED_MEDIAN = 0.455  # median of the square of a standard normal number
 
 
 class Epistemic(NamedTuple):
@@ -75,28 +59,18 @@ class Novelty(nn.Module):
         seed: fixes the random features.
     """
 
-    centre: Tensor
-    whiten: Tensor
-    frequency: Tensor
-    phase: Tensor
-    factor: Tensor
-    kept: Tensor  # prototypes: training inputs to which distances are measured
-    scale: Tensor
-    log_amplitude: Tensor
-    usual: Tensor  # typical aleatoric variance of each output
-
     def __init__(self, input_dim: int, output_dim: int, seed: int = 0):
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
-        self.register_buffer("centre", torch.zeros(input_dim))
-        self.register_buffer("whiten", torch.eye(input_dim))
-        self.register_buffer("frequency", torch.randn(input_dim, NUM_FEATURES, generator=generator))
-        self.register_buffer("phase", 2 * math.pi * torch.rand(NUM_FEATURES, generator=generator))
-        self.register_buffer("factor", torch.eye(NUM_FEATURES)[:, :NUM_DIRECTIONS].clone())
-        self.register_buffer("scale", torch.ones(()))
-        self.register_buffer("kept", torch.zeros(NUM_PROTOTYPES, input_dim))
-        self.register_buffer("log_amplitude", torch.tensor(-math.inf))  # not calibrated yet
-        self.register_buffer("usual", torch.ones(output_dim))
+        self.centre = nn.Buffer(torch.zeros(input_dim))
+        self.whiten = nn.Buffer(torch.eye(input_dim))
+        self.frequency = nn.Buffer(torch.randn(input_dim, NUM_FEATURES, generator=generator))
+        self.phase = nn.Buffer(2 * math.pi * torch.rand(NUM_FEATURES, generator=generator))
+        self.factor = nn.Buffer(torch.eye(NUM_FEATURES)[:, :NUM_DIRECTIONS].clone())
+        self.scale = nn.Buffer(torch.ones(()))
+        self.kept = nn.Buffer(torch.zeros(NUM_PROTOTYPES, input_dim))  # training inputs to measure distances to
+        self.log_amplitude = nn.Buffer(torch.tensor(-math.inf))  # not calibrated yet
+        self.usual = nn.Buffer(torch.ones(output_dim))  # typical aleatoric variance of each output
 
     @property
     def calibrated(self) -> bool:
@@ -120,11 +94,8 @@ class Novelty(nn.Module):
         whiten = axes / ((1 - few) * variances.clamp(min=0) + max(few, SHRINKAGE)).sqrt() / std[:, None]
         unit = _typical_distance((one_per_row - centre) @ whiten)
         whiten = whiten / unit  # from here on distances are in this unit
-        self.scale = unit.to(self.scale)
-        self.centre, self.whiten = (
-            centre.to(self.centre),
-            whiten.to(self.whiten).contiguous(),
-        )  # contiguous, as after loading: products then agree to the bit
+        self.scale, self.centre = unit.to(self.scale), centre.to(self.centre)
+        self.whiten = whiten.to(self.whiten).contiguous()  # as after loading: products then agree to the bit
         self.kept = self._white(known[torch.arange(NUM_PROTOTYPES) % len(known)].to(self.centre)).contiguous()
         features = self._features(self._white(known.to(self.centre))).double()
         precision, axes = torch.linalg.eigh(features.T @ features / NOISE_SHARE)  # in ascending order
@@ -140,15 +111,13 @@ class Novelty(nn.Module):
         Gaussian: a few rows with large errors must not widen the intervals of all others.
 
         Args:
-            error: squared errors, (..., outputs); NaN where no target was observed.
-            aleatoric: variance of the noise, likewise.
+            error, aleatoric: squared errors and variances of the noise, (..., outputs); NaN: no target was observed.
             novelty, prior: results of `forward`, broadcast against the errors.
             train_rows: number of training rows.
         """
         min_share = min(MIN_EPISTEMIC_SHARE / train_rows**0.5, MIN_EPISTEMIC_SHARE_CAP)
-        target_variance = (error.nanmean() - aleatoric.nanmean()).clamp(
-            min=min_share * error.nanmean().item(), max=MAX_EPISTEMIC_VARIANCE
-        )
+        least = min_share * error.nanmean().item()
+        target_variance = (error.nanmean() - aleatoric.nanmean()).clamp(min=least, max=MAX_EPISTEMIC_VARIANCE)
         ratio = min((1 - min_share) * (error / aleatoric).nanmedian().item(), CHI_SQUARED_MEDIAN)
         usual = aleatoric.flatten(0, -2).nanmean(0)
         usual = self.usual = usual.nan_to_num(nan=usual.nanmean().item())  # an output may have no observed target

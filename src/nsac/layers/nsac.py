@@ -5,20 +5,18 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nsac._checks import check_choice, check_int, check_shape, warn_single_key
-from nsac.layers.attention import Attention, Readout, Selection
-from nsac.layers.clock import TimeMode
-from nsac.layers.describe import describe_queries, description_dim
+from nsac.layers.attention import AbstractLayer, Attention, Readout, Selection
 from nsac.layers.init import seeded_linear
-from nsac.layers.inputs import Inputs, take_rows
-from nsac.layers.novelty import MAX_TRAINING_INPUTS, Epistemic, Novelty
+from nsac.layers.inputs import Inputs, describe_queries, description_dim, take_rows
+from nsac.layers.novelty import MAX_TRAINING_INPUTS, Novelty
 from nsac.layers.reader import LinearReader
+from nsac.layers.times import TimeMode
 from nsac.uncertainty import Prediction
 
-NOVELTY_BATCH = 512
-"""Rows described or predicted at a time by `fit_novelty`."""
+NOVELTY_BATCH = 512  # rows described or predicted at a time by `fit_novelty`
 
 
 class Draws(NamedTuple):
@@ -28,7 +26,7 @@ class Draws(NamedTuple):
     log_std: Tensor  # logarithm of the standard deviation
 
 
-class NSAC(nn.Module):
+class NSAC(AbstractLayer):
     r"""Neuronal Stochastic Attention Circuit.
 
     Every logit follows $da = \kappa(\phi - a)\,dt + \psi\,dW$ from 0, with gates computed by a sparse circuit from the
@@ -96,9 +94,7 @@ class NSAC(nn.Module):
         )  # fmt: skip
         if head == "linear":
             few_outputs = 2 * output_dim < d_model // num_heads
-            self.reader = LinearReader(
-                d_model, d_model, num_heads, hidden, output_dim, project_values=few_outputs, seed=seed
-            )
+            self.reader = LinearReader(d_model, d_model, num_heads, hidden, output_dim, 0, few_outputs, seed=seed)
         else:
             self.streams = seeded_linear(d_model, 2 * d_model, seed)
             self.mean = seeded_linear(d_model, output_dim, seed + 1)
@@ -163,13 +159,13 @@ class NSAC(nn.Module):
         the noise is the same every time. No gradient is kept.
         """
         inputs = self._checked(Inputs(x, times, mask, query, query_times, causal), num_samples)
-        topk, _, heads, queries = self.attention.noise_shape(inputs)
-        generator = generator or torch.Generator(x.device).manual_seed(0)
         noise = None
         if num_samples:
+            topk, _, heads, queries = self.attention.noise_shape(inputs)
+            generator = generator or torch.Generator(x.device).manual_seed(0)
             shape = (num_samples, topk, 1, heads, queries)
             noise = torch.randn(shape, generator=generator, dtype=x.dtype, device=x.device)
-            # These numbers stand in for draws that do not differ (`scale_spread`), and must not move their mean.
+            # These numbers stand in for draws that do not differ (`scale_draws`), and must not move their mean.
             noise[:, 0, :, 0] -= noise[:, 0, :, 0].mean(0)
         return Prediction(*self._draws(inputs, noise, self.novelty))
 
@@ -184,13 +180,6 @@ class NSAC(nn.Module):
             train: arguments of `forward` by name (`x`, `times`, `mask`, ...), of the training rows.
             validation: the same for rows that were not trained on, and their targets `y`, shaped as one draw of the
                 mean; NaN where no target was observed. Targets should be standardised.
-
-        Example:
-            >>> layer = NSAC(input_dim=3, output_dim=1)
-            >>> x, y = torch.randn(200, 20, 3), torch.randn(200, 1)
-            >>> _ = layer.fit_novelty({"x": x[:150]}, {"x": x[150:], "y": y[150:]})
-            >>> bool(layer.predict(5 * x).epistemic.mean() > layer.predict(x).epistemic.mean())
-            True
         """
         if self.head != "linear":
             raise ValueError(
@@ -205,7 +194,7 @@ class NSAC(nn.Module):
         described = [self._describe(Inputs(**take_rows(train, some))) for some in order.split(NOVELTY_BATCH)]
         novelty = self._new_novelty()
         novelty.fit(torch.cat(described))
-        errors, aleatoric, novelties, priors = [], [], [], []
+        found = []
         for some in torch.arange(len(validation["x"])).split(NOVELTY_BATCH):
             batch = take_rows(validation, some)
             y = batch.pop("y")
@@ -214,39 +203,13 @@ class NSAC(nn.Module):
             score, prior = novelty(self._describe(Inputs(**batch)))
             if p.mean.ndim == 3:
                 score, prior = score.unsqueeze(-1), prior.unsqueeze(-1)
-            errors.append((p.mean - y).square())
-            aleatoric.append(p.aleatoric.masked_fill(y.isnan(), torch.nan))
-            novelties.append(score)
-            priors.append(prior)
-        novelty.calibrate(torch.cat(errors), torch.cat(aleatoric), torch.cat(novelties), torch.cat(priors), rows)
+            found.append(((p.mean - y).square(), p.aleatoric.masked_fill(y.isnan(), torch.nan), score, prior))
+        novelty.calibrate(*map(torch.cat, zip(*found, strict=True)), train_rows=rows)
         self.novelty = novelty
         return self
 
-    @torch.no_grad()
-    def trace(
-        self,
-        x: Tensor,
-        times: Tensor | None = None,
-        mask: Tensor | None = None,
-        query: Tensor | None = None,
-        query_times: Tensor | None = None,
-        causal: bool = False,
-    ) -> dict[str, Tensor]:
-        """Potentials of every cell in the noise-free pass, for inspection.
-
-        Returns:
-            q, k, v: (B, H, Q or T, D), sensory neurons.
-            inter, command: (B, H, Q, K, neurons), the circuit of each query-key pair.
-            kappa, phi, psi: (B, H, Q, K), motor neurons, that is gates.
-            t, mu, sigma, weights: (B, H, Q, K), internal time, moments of the logit, attention weight.
-            index: (B, H, Q, K), the key of each entry.
-        """
-        inputs = Inputs(x, times, mask, query, query_times, causal)
-        self.attention.check(inputs)
-        return self.attention.trace(self.attention.select(inputs))
-
     def _checked(self, inputs: Inputs, num_samples: int) -> Inputs:
-        self.attention.check(inputs)
+        self.attention.checked(inputs)
         warn_single_key(inputs.x.shape[1], self.attention.topk, inputs.mask)
         check_int("num_samples", num_samples, minimum=0)
         return inputs
@@ -257,25 +220,18 @@ class NSAC(nn.Module):
             mean, log_std = self.streams(self.attention.attend(selected, noise)).chunk(2, -1)
             mean, log_std = self.mean(mean), self.log_std(log_std)
         else:
-            epistemic = None
-            if novelty is not None and noise is not None:
-                epistemic = partial(self._epistemic, novelty, inputs)
             attend = partial(self.attention.attend, selected)
+            epistemic = None if novelty is None else lambda: novelty.epistemic(self._describe(inputs))
             mean, log_std = self.reader(attend, selected.queries, noise, epistemic=epistemic)
-        single = self.attention.readout == "last" and inputs.query is None and inputs.query_times is None
-        return Draws(mean.squeeze(-2), log_std.squeeze(-2)) if single else Draws(mean, log_std)
-
-    def _epistemic(self, novelty: Novelty, inputs: Inputs) -> Epistemic:
-        return novelty.epistemic(self._describe(inputs))
+        return Draws(self._one_per_row(mean, inputs), self._one_per_row(log_std, inputs))
 
     def _describe(self, inputs: Inputs) -> Tensor:
         time_scale = None if self.attention.time == "none" else self.attention.time_scale
         return describe_queries(inputs, self.attention.readout, time_scale)
 
     def _new_novelty(self) -> Novelty:
-        like = self.reader.direct.weight
         dim = description_dim(self.attention.input_dim)
-        return Novelty(dim, self.output_dim, self.seed).to(device=like.device, dtype=like.dtype)
+        return Novelty(dim, self.output_dim, self.seed).to(self.reader.direct.weight)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Create the novelty if the weights were saved after `fit_novelty`."""

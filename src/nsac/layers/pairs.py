@@ -1,13 +1,53 @@
-"""Query-key pairs: the selected keys, and the circuit on each pair."""
+"""Query-key pairs: the selected keys, the circuit on each pair, and the gates: motor neurons to moments of a logit."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from nsac.circuit import Backbone, Potentials
-from nsac.layers.gates import Gates
+from nsac.core import nac_logit, ou_moments
+from nsac.layers.times import Clock
+
+GATE_MIN = 1e-5  # added to the positive gates: at a rate or a diffusion of exactly 0 the closed form is undefined
+
+
+class Gates(NamedTuple):
+    """Gates of each logit, and the moments that follow from them."""
+
+    values: dict[str, Tensor]  # by paper letter
+    mean: Tensor
+    var: Tensor | None  # None: the logit is deterministic
+
+
+def ou_gates(motor: Tensor, t: Tensor) -> Gates:
+    """NSAC: rate kappa > 0, long-term mean phi in (-1, 1), diffusion psi > 0."""
+    kappa, phi, psi = motor
+    kappa, phi, psi = softplus(kappa) + GATE_MIN, torch.tanh(phi), softplus(psi) + GATE_MIN
+    return Gates({"kappa": kappa, "phi": phi, "psi": psi}, *ou_moments(phi, kappa, psi, t))
+
+
+def ode_gates(motor: Tensor, t: Tensor) -> Gates:
+    """NAC: content gamma in (0, 1), rate omega > 0."""
+    gamma, omega = motor
+    gamma, omega = torch.sigmoid(gamma), softplus(omega) + GATE_MIN
+    return Gates({"gamma": gamma, "omega": omega}, nac_logit(gamma, omega, t), None)
+
+
+DYNAMICS = {"ou": (3, ou_gates), "ode": (2, ode_gates)}
+"""Law of the logits: its number of motor neurons, and the function from them to the gates."""
+
+
+class Pairs(NamedTuple):
+    """Quantities of each query-key pair; pairs are the last four axes, (K, B, H, Q)."""
+
+    potentials: Potentials
+    t: Tensor  # internal time
+    gates: Gates
+    values: Tensor  # (D, K, B, H, Q)
+    keep: Tensor | None
 
 
 class Selected(NamedTuple):
@@ -31,77 +71,33 @@ class Selected(NamedTuple):
         """Potentials of the queries, (B, Q, d_model)."""
         return self.q.permute(1, 3, 2, 0).flatten(-2)
 
+    def pairs(
+        self, step: int, backbone: Backbone, clock: Clock, gate: Callable[[Tensor, Tensor], Gates], elapsed: bool
+    ) -> Iterator[tuple[slice, Pairs]]:
+        """The pairs of each slice of `step` queries; the clock reads the query's time, or the time since the key."""
+        w_q, w_k, bias = backbone.halves(len(self.q))
+        from_query = torch.addmm(bias, w_q, self.q.flatten(1)).unflatten(1, self.q.shape[1:])  # (inter, B, H, Q)
+        gather_first = len(self.k) <= len(w_k)  # the order that moves fewer numbers
+        from_key = self.k if gather_first else _project(w_k, self.k)
+        for start in range(0, self.q.shape[-1], step):
+            rows = slice(start, start + step)
+            index = None if self.index is None else self.index[..., rows].permute(1, 2, 0, 3).flatten(2)  # b h (k q)
+            keys, values = self._gather(from_key, index), self._gather(self.v, index)
+            keys = _project(w_k, keys) if gather_first else keys
+            potentials = backbone(from_query[:, None, ..., rows], keys)
+            t = None if self.query_clock is None else self.query_clock[:, None, rows]
+            if elapsed and t is not None and self.key_clock is not None:
+                t = (t - self._gather(self.key_clock[None, :, None].expand_as(self.v[:1]), index)[0]).abs()
+            t, keep = clock(t), None if self.keep is None else self.keep[..., rows]
+            yield rows, Pairs(potentials, t, gate(potentials.motor, t), values, keep)
 
-class Pairs(NamedTuple):
-    """Quantities of each query-key pair; pairs are the last four axes, (K, B, H, Q)."""
-
-    potentials: Potentials
-    t: Tensor  # internal time
-    gates: Gates
-    values: Tensor  # (D, K, B, H, Q)
-    keep: Tensor | None
-
-
-@dataclass(frozen=True)
-class Drive:
-    """Quantities computed once per query and once per key, before pairs are formed. `rows` are slices of queries."""
-
-    selected: Selected
-    from_query: Tensor
-    """(inter, B, H, Q), the queries' half of the circuit's first layer, with its bias"""
-    from_key: Tensor
-    """(inter, B, H, T), the keys' half; the keys themselves, (D, B, H, T), if `key_weight` is given"""
-    key_weight: Tensor | None
-    """(inter, D), applied after keys are gathered, if that moves fewer numbers"""
-
-    def potentials(self, backbone: Backbone, rows: slice) -> tuple[Potentials, Tensor]:
-        """Potentials of the circuit and values, (cells, K, B, H, q); every operation runs along the batch."""
-        index = self._flat_index(rows)
-        from_key, values = self._gather(self.from_key, index), self._gather(self.selected.v, index)
-        if self.key_weight is not None:
-            from_key = _project(self.key_weight, from_key)
-        return backbone(self.from_query[:, None, ..., rows], from_key), values
-
-    def query_time(self, rows: slice) -> Tensor | None:
-        """Time of the query of each pair; None without times."""
-        clock = self.selected.query_clock
-        return None if clock is None else clock[:, None, rows]
-
-    def elapsed(self, rows: slice) -> Tensor | None:
-        """Time between query and key of each pair; None without times."""
-        query_time, clock = self.query_time(rows), self.selected.key_clock
-        if query_time is None or clock is None:
-            return None
-        key_time = self._gather(clock[None, :, None].expand_as(self.selected.v[:1]), self._flat_index(rows))
-        return (query_time - key_time[0]).abs()
-
-    def keep(self, rows: slice) -> Tensor | None:
-        """Which pairs are kept; None: all."""
-        return None if self.selected.keep is None else self.selected.keep[..., rows]
-
-    def _flat_index(self, rows: slice) -> Tensor | None:  # k b h q -> b h (k q)
-        index = self.selected.index
-        return None if index is None else index[..., rows].permute(1, 2, 0, 3).flatten(2)
-
-    def _gather(self, per_key: Tensor, index: Tensor | None) -> Tensor:
-        """Values of the selected keys: (C, B, H, T) -> (C, K, B, H, q)."""
+    def _gather(self, per_key: Tensor, index: Tensor | None) -> Tensor:  # c b h t -> c k b h q
         if index is None:
             return per_key.movedim(-1, 1).unsqueeze(-1)
         gathered = per_key.gather(-1, index.expand(len(per_key), -1, -1, -1))
-        gathered = gathered.unflatten(-1, (self.selected.n_selected, -1)).movedim(-2, 1)
+        gathered = gathered.unflatten(-1, (self.n_selected, -1)).movedim(-2, 1)
         return gathered.contiguous()  # the elementwise operations that follow are ten times slower on strided memory
 
 
-def drive(backbone: Backbone, selected: Selected) -> Drive:
-    """The two halves of the circuit's first layer."""
-    q, k = selected.q, selected.k
-    w_q, w_k, bias = backbone.halves(len(q))
-    from_query = torch.addmm(bias, w_q, q.flatten(1)).unflatten(1, q.shape[1:])
-    if len(k) > len(w_k):
-        return Drive(selected, from_query, _project(w_k, k), None)
-    return Drive(selected, from_query, k, w_k)
-
-
-def _project(weight: Tensor, z: Tensor) -> Tensor:
-    """(to, from), (from, ...) -> (to, ...)."""
+def _project(weight: Tensor, z: Tensor) -> Tensor:  # (to, from), (from, ...) -> (to, ...)
     return (weight @ z.flatten(1)).unflatten(1, z.shape[1:])

@@ -10,11 +10,8 @@ from nsac.layers.attention import Project
 from nsac.layers.init import seeded_linear, seeded_mlp
 from nsac.layers.novelty import Epistemic
 
-LOG_STD_RANGE = (-10.0, 3.0)
-"""Range of the logarithm of a standard deviation; far from the data a linear read-out is unbounded."""
-
-MIN_DRAW_STD = 1e-6
-"""Standard deviation over draws of the mean below which draws count as equal."""
+LOG_STD_RANGE = (-10.0, 3.0)  # of the logarithm of a standard deviation: a linear read-out is unbounded far from data
+MIN_DRAW_STD = 1e-6  # standard deviation over draws of the mean below which draws count as equal
 
 Attend = Callable[[Tensor | None, Project | None], Tensor]
 
@@ -28,16 +25,12 @@ class LinearReader(nn.Module):
     draw then costs a softmax and a few sums.
 
     Args:
-        query_dim: features of a query.
-        d_model: attended values, over all heads.
-        num_heads: attention heads.
-        hidden: neurons of the hidden layers.
-        output_dim: numbers to predict per query.
+        query_dim, d_model, num_heads: features of a query, attended values over all heads, and heads.
+        hidden, output_dim: neurons of the hidden layers, and numbers to predict per query.
         skip_dim: features with a direct linear path to the mean; 0 for none.
         project_values: whether W is applied before values are weighed; cheaper if 2 * output_dim is below
             d_model / num_heads, and the same function in any case.
         join_queries: whether the outputs of all queries make one row: output i of query q is column i * Q + q.
-        seed: fixes the initial weights.
     """
 
     def __init__(
@@ -75,18 +68,15 @@ class LinearReader(nn.Module):
 
         Args:
             attend: attended values under some noise and projection; `Attention.attend` of selected keys.
-            query: (B, Q, query_dim).
+            query, skip: (B, Q, query_dim) and (B, Q, skip_dim).
             noise: noise of the logits, (N, topk, B or 1, H, Q); None in the noise-free pass, which has no `epistemic`.
-            skip: (B, Q, skip_dim).
             epistemic: if given, the variance over draws of the mean, averaged over outputs, is scaled to its
                 `variance`, and standard deviations are at least its minimum.
         """
         read = self._project_values if self.project_values else self._read_attended
         mean, log_std = read(attend, query, noise).chunk(2, -1)
-        direct = self.skip(skip) if self.skip is not None and skip is not None else None
         if self.join_queries:
-            mean, log_std = _join(mean), _join(log_std)
-            direct = None if direct is None else _join(direct)
+            mean, log_std = join_queries(mean).unsqueeze(-2), join_queries(log_std).unsqueeze(-2)
         low, high = LOG_STD_RANGE
         if epistemic is None or noise is None:
             log_std = log_std.clamp(low, high)
@@ -94,11 +84,14 @@ class LinearReader(nn.Module):
             variance, min_log_std = epistemic()
             mean = scale_draws(mean, variance.unsqueeze(-1), noise[:, 0, :, 0, : mean.shape[-2]].unsqueeze(-1))
             log_std = torch.maximum(log_std, min_log_std.clamp(min=low)).clamp(max=high)
-        mean = mean if direct is None else mean + direct
-        return (mean.squeeze(-2), log_std.squeeze(-2)) if self.join_queries else (mean, log_std)
+        if self.join_queries:
+            mean, log_std = mean.squeeze(-2), log_std.squeeze(-2)
+        if self.skip is not None and skip is not None:
+            direct = self.skip(skip)
+            mean = mean + (join_queries(direct) if self.join_queries else direct)
+        return mean, log_std
 
     def _project_values(self, attend: Attend, query: Tensor, noise: Tensor | None) -> Tensor:
-        """Gate and W are applied to the values before they are weighed."""
         weight = self.attended.weight.unflatten(-1, (self.num_heads, -1))  # c h d
         narrow = weight.shape[0] <= weight.shape[2]
         hidden = []
@@ -108,7 +101,11 @@ class LinearReader(nn.Module):
             hidden.append(gelu(self.hidden(known)))
             gate = 1 + self.gate(hidden[-1]).unflatten(-1, (self.num_heads, -1)).permute(3, 0, 2, 1).unsqueeze(1)
             gated = values * gate  # d k b h q
-            return _apply_per_head(weight, gated) if narrow else gated
+            if not narrow:
+                return gated
+            flat = gated.permute(3, 0, 1, 2, 4)  # h d k b q
+            product = torch.bmm(weight.transpose(0, 1), flat.flatten(2))
+            return product.unflatten(2, flat.shape[2:]).permute(1, 2, 3, 0, 4)  # c k b h q
 
         out = attend(noise, project)
         if narrow:  # the sum over heads remains; a matrix product is the fastest way to compute it
@@ -120,24 +117,10 @@ class LinearReader(nn.Module):
 
     def _read_attended(self, attend: Attend, query: Tensor, noise: Tensor | None) -> Tensor:
         """Gate and W are applied to the attended values; the noise-free pass is one more draw."""
-        if noise is None:
-            attended = attend(None, None)
-            expected = attended[0]
-        else:
-            attended = attend(torch.cat([noise, torch.zeros_like(noise[:1])]), None)
-            attended, expected = attended[:-1], attended[-1]
-        hidden = gelu(self.hidden(torch.cat([query, expected], -1)))
-        return self.attended((1 + self.gate(hidden)) * attended) + self.direct(hidden)
-
-
-def _apply_per_head(weight: Tensor, values: Tensor) -> Tensor:  # c h d, d k b h q -> c k b h q
-    flat = values.permute(3, 0, 1, 2, 4)  # h d k b q
-    product = torch.bmm(weight.transpose(0, 1), flat.flatten(2))
-    return product.unflatten(2, flat.shape[2:]).permute(1, 2, 3, 0, 4)
-
-
-def _join(outputs: Tensor) -> Tensor:  # n b q o -> n b 1 (o q)
-    return join_queries(outputs).unsqueeze(-2)
+        attended = attend(None if noise is None else torch.cat([noise, torch.zeros_like(noise[:1])]), None)
+        hidden = gelu(self.hidden(torch.cat([query, attended[-1]], -1)))
+        draws = attended if noise is None else attended[:-1]
+        return self.attended((1 + self.gate(hidden)) * draws) + self.direct(hidden)
 
 
 def join_queries(outputs: Tensor) -> Tensor:  # n b q o -> n b (o q)

@@ -1,79 +1,104 @@
-"""Times of tokens and of queries, relative to the first valid token of a window."""
+"""Times of tokens and of queries: relative to the first valid token, as features, and as internal time of a head."""
 
-from dataclasses import dataclass
+import math
+from typing import Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from nsac.layers.clock import POSITION_SCALE, TimeMode, first_valid, time_features
+TimeMode = Literal["elapsed", "absolute", "none"]
+
+CYCLES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Cycles per `time_scale` of the time features: the slowest does not repeat in a window, the fastest has 8 periods."""
+POSITION_SCALE = 64.0  # steps per `time_scale` when no times are given; periods of the features are then 8 to 256 steps
+T_MIN = 1e-6  # smallest internal time; at 0 the variance of the logit is 0, the derivative of its square root infinite
 
 
-@dataclass(frozen=True)
-class Times:
+class Times(NamedTuple):
     """Times of the tokens or of the queries of a batch."""
 
-    features: Tensor | None
-    """(B, T, F), Fourier features; None in a layer without times"""
-    clock: Tensor | None
-    """(B, T), input of the internal clock; None: no times were given"""
-    order: Tensor | None
-    """(B, T) or (T,), positions that `causal` compares"""
+    features: Tensor | None = None  # (B, T, F), Fourier features; None in a layer without times
+    clock: Tensor | None = None  # (B, T), input of the internal clock; None: no times were given
+    order: Tensor | None = None  # (B, T) or (T,), positions that `causal` compares
 
     def take(self, index: Tensor | None) -> "Times":
         """The times of one token per row, (B, 1): that of `index`, (B,), or the last."""
-        order = (
-            self.order if self.order is not None and self.order.ndim == 2 else None
-        )  # without times no token is later
-        return Times(last_token(self.features, index), last_token(self.clock, index), last_token(order, index))
+        order = None if self.order is None or self.order.ndim == 1 else self.order  # without times no token is later
+        return Times(*[None if z is None else last_token(z, index) for z in (self.features, self.clock, order)])
 
 
-@dataclass(frozen=True)
-class TimeReference:
-    """Turns raw times into `Times`. The result is invariant to shifts of all times and does not depend on later tokens.
+class Clock(nn.Module):
+    r"""Maps the sample's time to each head's internal time in (0, 1): $t = \mathrm{sigmoid}(-t_a\,t_{sample} + t_b)$.
 
-    Args:
-        mode: `"elapsed"`, `"absolute"` or `"none"`.
-        time_scale: the layer's characteristic time scale.
+    Initial slopes are spaced evenly between -1 and 1: for some heads internal time falls with elapsed time, for others
+    it rises.
     """
 
-    mode: TimeMode
-    time_scale: float
+    def __init__(self, num_heads: int):
+        super().__init__()
+        self.t_a = nn.Parameter(torch.linspace(-1.0, 1.0, num_heads) if num_heads > 1 else -torch.ones(1))
+        self.t_b = nn.Parameter(torch.zeros(num_heads))
 
-    def encode(
-        self, x: Tensor, times: Tensor | None, mask: Tensor | None, query_times: Tensor | None
-    ) -> tuple[Times, Times]:
-        """Times of the tokens `x`, (B, T, ...), and of the queries (all None if there are no `query_times`)."""
-        batch, n_keys = x.shape[:2]
-        order = torch.arange(n_keys, device=x.device) if times is None else times.expand(batch, -1)
-        if self.mode == "none":
-            return Times(None, None, order), Times(None, None, query_times)
-        wide = torch.promote_types(x.dtype, torch.float32)  # half precision cannot represent every position
-        raw = torch.arange(n_keys, device=x.device, dtype=wide) if times is None else times
-        raw = raw.expand(batch, n_keys)
-        first = first_valid(raw, mask)
-        scale = POSITION_SCALE if times is None else self.time_scale
-        raw = raw if mask is None else torch.where(mask, first, raw)
-        tokens = Times(
-            _features(raw, first, scale, x.dtype),
-            None if times is None else self._clock(raw, first, scale, x.dtype),
-            order,
-        )
-        if query_times is None:
-            return tokens, Times(None, None, None)
-        raw = query_times.expand(batch, -1)
-        queries = Times(_features(raw, first, scale, x.dtype), self._clock(raw, first, scale, x.dtype), query_times)
-        return tokens, queries
-
-    def _clock(self, raw: Tensor, first: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
-        return ((raw - first if self.mode == "elapsed" else raw) / scale).to(dtype)
+    def forward(self, t_sample: Tensor | None) -> Tensor:
+        """(..., H or 1, Q) -> (..., H, Q); None means `t_sample` = 1 and gives (H, 1)."""
+        t_a, t_b = self.t_a[:, None], self.t_b[:, None]
+        return torch.sigmoid(t_b - t_a if t_sample is None else t_b - t_a * t_sample).clamp(min=T_MIN)
 
 
-def last_token(z: Tensor | None, index: Tensor | None) -> Tensor | None:
+def encode_times(
+    x: Tensor, times: Tensor | None, mask: Tensor | None, query_times: Tensor | None, mode: TimeMode, time_scale: float
+) -> tuple[Times, Times]:
+    """Times of the tokens `x`, (B, T, ...), and of the queries (all None if there are no `query_times`).
+
+    The result is invariant to shifts of all times and does not depend on later tokens.
+    """
+    order = torch.arange(x.shape[1], device=x.device) if times is None else times.expand(x.shape[0], -1)
+    if mode == "none":
+        return Times(order=order), Times(order=query_times)
+    raw, scale = raw_times(x, times, time_scale)
+    first = first_valid(raw, mask)
+
+    def encode(raw: Tensor, order: Tensor) -> Times:
+        features = time_features((raw - first) / scale).to(x.dtype)
+        clock = None if times is None else ((raw - first if mode == "elapsed" else raw) / scale).to(x.dtype)
+        return Times(features, clock, order)
+
+    tokens = encode(raw if mask is None else torch.where(mask, first, raw), order)
+    return tokens, Times() if query_times is None else encode(query_times.expand(x.shape[0], -1), query_times)
+
+
+def raw_times(x: Tensor, times: Tensor | None, time_scale: float) -> tuple[Tensor, float]:
+    """Times of the tokens, (B, T), and their scale; positions if there are no times."""
+    if times is not None:
+        return times.expand(x.shape[0], -1), time_scale
+    wide = torch.promote_types(x.dtype, torch.float32)  # half precision cannot represent every position
+    return torch.arange(x.shape[1], device=x.device, dtype=wide).expand(x.shape[0], -1), POSITION_SCALE
+
+
+def time_features(tau: Tensor) -> Tensor:
+    """Sine and cosine of scaled time at each of `CYCLES`: (...) -> (..., 2 * len(CYCLES))."""
+    angle = tau.unsqueeze(-1) * tau.new_tensor([2 * math.pi * c for c in CYCLES])
+    return torch.cat([angle.sin(), angle.cos()], -1)
+
+
+def first_valid(times: Tensor, mask: Tensor | None) -> Tensor:
+    """Earliest time of each row among tokens that are not masked, (B, 1); 0 where all are. Times are (B, T)."""
+    if mask is None:
+        return times.amin(-1, keepdim=True)
+    first = times.masked_fill(mask, math.inf).amin(-1, keepdim=True)
+    return first.masked_fill(mask.all(-1, keepdim=True), 0)
+
+
+def same_precision(times: Tensor | None, others: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Times in one floating point type: integers, and pairs of different types, are converted to double precision."""
+    same = others is None or times is None or times.dtype == others.dtype
+    if times is None or (same and times.is_floating_point()):
+        return times, others
+    return times.double(), None if others is None else others.double()
+
+
+def last_token(z: Tensor, index: Tensor | None) -> Tensor:
     """One token per row, (B, T, ...) -> (B, 1, ...): that of `index`, (B,), or the last."""
-    if z is None or index is None:
-        return None if z is None else z[:, -1:]
+    if index is None:
+        return z[:, -1:]
     return z.gather(1, index.view(-1, *(1,) * (z.ndim - 1)).expand(-1, 1, *z.shape[2:]))
-
-
-def _features(raw: Tensor, first: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
-    return time_features((raw - first) / scale).to(dtype)

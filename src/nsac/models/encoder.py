@@ -5,8 +5,8 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from nsac.layers.clock import TimeMode
 from nsac.layers.inputs import Inputs
+from nsac.layers.times import TimeMode
 
 Batch = dict[str, Tensor]
 
@@ -28,22 +28,16 @@ class Encoded(NamedTuple):
 
 
 class AbstractEncoder(nn.Module, ABC):
-    """Turns a batch into tokens and queries."""
+    """Turns a batch into tokens and queries. The `seed` of an encoder fixes its initial weights."""
 
-    time: ClassVar[TimeMode]
-    """the attention's time mode"""
-    per_query: ClassVar[bool]
-    """whether a row has several queries, each with its own outputs"""
-    token_dim: int
-    query_dim: int
-    skip_dim: int
-    """features with a direct linear path to the mean; 0: the head reads attended values only"""
-    queries_per_row: int = 1
-    """number of queries whose outputs form one row, if not `per_query`: output i of query q is column i * Q + q"""
-    description_dim: int
-    """length of a description by `describe`"""
-    time_scale: float = 1.0
-    """the attention's characteristic time scale"""
+    time: ClassVar[TimeMode] = "none"  # the attention's time mode
+    time_scale: float = 1.0  # and its characteristic time scale
+    token_dim: ClassVar[int] = 64
+    query_dim: ClassVar[int] = 64
+    skip_dim: int = 0  # features with a direct linear path to the mean; 0: the head reads attended values only
+    description_dim: int  # length of a description by `describe`
+    per_query: ClassVar[bool] = False  # whether a row has several queries, each with its own outputs
+    queries_per_row: int = 1  # otherwise, queries whose outputs form one row: output i of query q is column i * Q + q
 
     @abstractmethod
     def forward(self, batch: Batch) -> Encoded:

@@ -19,29 +19,16 @@ from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 class NetworkConfig:
     """Sizes of a network."""
 
-    d_model: int = 64
-    """sensory neurons of each kind, over all heads"""
-    num_heads: int = 4
-    """attention heads"""
-    topk: int = 8
-    """keys each query attends to"""
-    sparsity: float = 0.5
-    """fraction of absent synapses"""
-    circuit_units: int = 32
-    """neurons of the circuit that gates the logits"""
-    hidden: int = 64
-    """neurons of the hidden layers between attention and outputs"""
+    d_model: int = 64  # sensory neurons of each kind, over all heads
+    num_heads: int = 4  # attention heads
+    topk: int = 8  # keys each query attends to
+    sparsity: float = 0.5  # fraction of absent synapses
+    circuit_units: int = 32  # neurons of the circuit that gates the logits
+    hidden: int = 64  # neurons of the hidden layers between attention and outputs
 
 
 class Network(nn.Module):
-    """Encoder and attention: from a batch to attended values.
-
-    Args:
-        encoder: encoder of the data.
-        config: sizes of the network.
-        dynamics: `"ou"`, stochastic logits, or `"ode"`, deterministic ones.
-        seed: fixes wiring and initial weights.
-    """
+    """Encoder and attention with the given `dynamics`; the seed fixes wiring and initial weights."""
 
     def __init__(self, encoder: AbstractEncoder, config: NetworkConfig, dynamics: Literal["ou", "ode"], seed: int = 0):
         super().__init__()
@@ -74,10 +61,7 @@ class Features(NamedTuple):
 
 
 class Trunk(nn.Module):
-    """Deterministic attention, and a hidden layer on attended values and query: features for a head.
-
-    The arguments are those of `Network`.
-    """
+    """Deterministic attention, and a hidden layer on attended values and query: features for a head."""
 
     def __init__(self, encoder: AbstractEncoder, config: NetworkConfig, seed: int = 0):
         super().__init__()
@@ -92,14 +76,7 @@ class Trunk(nn.Module):
 
 
 class Head(nn.Module):
-    """Linear read-out of the distribution parameters of each output; the first also depends linearly on the skip.
-
-    Args:
-        trunk: source of the features.
-        output_dim: numbers to predict.
-        params_per_output: for instance 2, for mean and log standard deviation.
-        seed: fixes the initial weights.
-    """
+    """Linear read-out of `params_per_output` of a distribution; the first also depends linearly on the skip."""
 
     def __init__(self, trunk: Trunk, output_dim: int, params_per_output: int, seed: int = 0):
         super().__init__()

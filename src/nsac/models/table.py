@@ -6,12 +6,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, one_hot
-from typing_extensions import override
 
 from nsac._checks import check_dtype, check_known, check_shape
-from nsac.layers.clock import TimeMode
 from nsac.layers.init import seeded, seeded_linear
 from nsac.models.encoder import AbstractEncoder, Batch, Encoded
+
+SLOTS = 8  # tokens that are learned mixtures of all features
 
 
 class TableEncoder(AbstractEncoder):
@@ -26,13 +26,10 @@ class TableEncoder(AbstractEncoder):
         tokens: `"slots"`: learned mixtures of all features; `"features"`: one token each.
         missing: whether numbers may be missing.
         columns: positions of the numeric columns in use, if not all are.
-        width: size of a token.
-        slots: number of slots.
-        seed: fixes the initial weights.
     """
 
-    time: ClassVar[TimeMode] = "none"
-    per_query: ClassVar[bool] = False
+    token_dim: ClassVar[int] = 32
+    query_dim: ClassVar[int] = 32
 
     def __init__(
         self,
@@ -41,81 +38,67 @@ class TableEncoder(AbstractEncoder):
         tokens: str = "slots",
         missing: bool = False,
         columns: Sequence[int] = (),
-        width: int = 32,
-        slots: int = 8,
         seed: int = 0,
     ):
         super().__init__()
         self.input_dim, self.tokens, self.missing, self.columns = input_dim, tokens, missing, list(columns)
-        used_dim = len(columns) or input_dim
+        used_dim, width = len(columns) or input_dim, self.token_dim
         numeric_dim = used_dim * (2 if missing else 1)  # with flags of missing values
-        self.token_dim = self.query_dim = width
-        # Category embeddings; the attribute is a key of saved weights.
-        self.levels = nn.ModuleList(
-            seeded(lambda n=n: nn.Embedding(n + 1, width), seed + i) for i, n in enumerate(categories)
-        )
+        embeddings = [seeded(lambda n=n: nn.Embedding(n + 1, width), seed + i) for i, n in enumerate(categories)]
+        self.levels = nn.ModuleList(embeddings)  # of categories; the attribute is a key of saved weights
         self.skip_dim = numeric_dim + width * len(categories)
         if tokens == "slots":
-            self.slots = seeded(lambda: nn.Linear(self.skip_dim, slots * width), seed)
+            self.slots = seeded(lambda: nn.Linear(self.skip_dim, SLOTS * width), seed)
         else:
             self.value = seeded(lambda: _PerFeature(used_dim, width), seed)
         self.query = seeded_linear(self.skip_dim, width, seed + 1)
         self.sizes = [n + 1 for n in categories]
         self.description_dim = numeric_dim + sum(self.sizes)
 
-    @override
     def describe(self, batch: Batch) -> Tensor:
         """The row: numbers, with 0 and a flag where one is missing, and one-hot categories."""
-        x = self._used_columns(batch)
-        absent = torch.isnan(x)
-        features = [x.masked_fill(absent, 0)]
-        if self.missing:
-            features.append(absent.to(x.dtype))
-        features += [one_hot(batch["c"][:, i], n).to(x.dtype) for i, n in enumerate(self.sizes)]
-        return torch.cat(features, -1).unsqueeze(1)
+        numbers, _ = self._numbers(batch)
+        categories = [one_hot(batch["c"][:, i], n).to(numbers[0].dtype) for i, n in enumerate(self.sizes)]
+        return torch.cat(numbers + categories, -1).unsqueeze(1)
 
-    @override
-    def forward(self, batch: Batch) -> Encoded:
-        x = batch["x"]
-        check_shape("x", x, "(rows, features)", (-1, self.input_dim))
-        check_dtype("x", x, self.query.weight.dtype)
-        x = self._used_columns(batch)
-        check_known("x", x, self.missing)
+    def forward(self, batch: Batch) -> Encoded:  # noqa: D102
+        check_shape("x", batch["x"], "(rows, features)", (-1, self.input_dim))
+        check_dtype("x", batch["x"], self.query.weight.dtype)
+        check_known("x", self._used_columns(batch), self.missing)
         if self.levels:
             self._check_categories(batch)
-        absent = torch.isnan(x)
-        known = x.masked_fill(absent, 0)
+        numbers, absent = self._numbers(batch)
         embedded = [embed(batch["c"][:, i]) for i, embed in enumerate(self.levels)]
-        features = [known]
-        if self.missing:
-            features.append(absent.to(x.dtype))
-        row = torch.cat([*features, *embedded], -1)
-        query = self.query(row).unsqueeze(1)
+        row = torch.cat(numbers + embedded, -1)
+        query, skip, mask = self.query(row).unsqueeze(1), row.unsqueeze(1), None
         if self.tokens == "slots":
-            return Encoded(gelu(self.slots(row)).unflatten(-1, (-1, self.token_dim)), query, skip=row.unsqueeze(1))
-        tokens = torch.cat([self.value(known), *(category.unsqueeze(1) for category in embedded)], 1)
-        mask = None
-        if self.missing or embedded:
-            masks = [absent]
-            if embedded:
-                masks.append(batch["c"] == 0)
-            mask = torch.cat(masks, 1)
-        return Encoded(tokens, query, mask=mask, skip=row.unsqueeze(1))
+            return Encoded(gelu(self.slots(row)).unflatten(-1, (-1, self.token_dim)), query, skip=skip)
+        tokens = torch.cat([self.value(numbers[0]), *(category.unsqueeze(1) for category in embedded)], 1)
+        if embedded:
+            mask = torch.cat([absent, batch["c"] == 0], 1)
+        elif self.missing:
+            mask = absent
+        return Encoded(tokens, query, mask=mask, skip=skip)
 
     def _used_columns(self, batch: Batch) -> Tensor:
         return batch["x"][:, self.columns] if self.columns else batch["x"]
 
+    def _numbers(self, batch: Batch) -> tuple[list[Tensor], Tensor]:
+        """Numbers, with 0 where one is missing, and flags if any may be; and which are missing."""
+        x = self._used_columns(batch)
+        absent = torch.isnan(x)
+        known = x.masked_fill(absent, 0)
+        return [known, absent.to(x.dtype)] if self.missing else [known], absent
+
     def _check_categories(self, batch: Batch) -> None:
-        sizes = [len(embed.weight) for embed in self.levels]  # pyright: ignore[reportArgumentType]
+        n = len(self.sizes)
         if "c" not in batch:
-            raise ValueError(
-                f"A batch must contain 'c', {len(sizes)} categorical columns. Got {sorted(batch)} instead."
-            )
-        check_shape("c", batch["c"], "(rows, categorical columns)", (batch["x"].shape[0], len(sizes)))
+            raise ValueError(f"A batch must contain 'c', {n} categorical columns. Got {sorted(batch)} instead.")
+        check_shape("c", batch["c"], "(rows, categorical columns)", (batch["x"].shape[0], n))
         if torch.compiler.is_compiling():
             return  # the check below depends on values
         low, high = batch["c"].amin(0), batch["c"].amax(0)
-        for column, size in enumerate(sizes):
+        for column, size in enumerate(self.sizes):
             if low[column] < 0 or high[column] >= size:
                 raise ValueError(
                     f"`c` must be between 0 (missing) and {size - 1} in column {column}. "

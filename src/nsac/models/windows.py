@@ -1,26 +1,21 @@
 """Encoder of windows of regular steps."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import override
 
 from nsac._checks import check_dtype, check_known, check_shape
-from nsac.layers.clock import TimeMode
-from nsac.layers.describe import ROUGHNESS_FLOOR
 from nsac.layers.init import seeded, seeded_linear, seeded_mlp
+from nsac.layers.inputs import ROUGHNESS_FLOOR
 from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
-MIN_RELATIVE_AMPLITUDE = 0.3
-"""Minimum amplitude of a window over the typical one: noise in a constant window must not be amplified."""
+MIN_RELATIVE_AMPLITUDE = 0.3  # minimum over the typical one: noise in a constant window must not be amplified
 
 
 def interpolate_missing(x: Tensor) -> Tensor:
     """Windows, (B, L, V), interpolated linearly in time, constant at the ends, and 0 for a variable without values."""
-    absent = x.isnan()
-    last = x.shape[1] - 1
+    absent, last = x.isnan(), x.shape[1] - 1
     if not torch.compiler.is_compiling() and not absent.any():
         return x
     steps = torch.arange(x.shape[1], device=x.device)[:, None]
@@ -29,8 +24,7 @@ def interpolate_missing(x: Tensor) -> Tensor:
     left = torch.where(before < 0, after, before)  # before the first observed value that one is used
     right = torch.where(after > last, before, after)  # and after the last one, the last
     known = x.nan_to_num()
-    a = known.gather(1, left.clamp(0, last))
-    b = known.gather(1, right.clamp(0, last))
+    a, b = known.gather(1, left.clamp(0, last)), known.gather(1, right.clamp(0, last))
     return a + (b - a) * (steps - left).clamp(min=0) / (right - left).clamp(min=1)
 
 
@@ -57,21 +51,14 @@ class WindowEncoder(AbstractEncoder):
     its token, and all share weights.
 
     Args:
-        lookback: steps of a window.
-        input_dim: number of variables, V.
+        lookback, input_dim: steps of a window, L, and number of variables, V.
         calendar_dim: numbers that describe the time of the forecast, G; 0 for none.
         missing: whether values may be missing.
         skip: whether the window has a direct linear path to the mean.
         amplitudes: typical amplitude of each variable in a window. If given, differences are divided by the
             amplitude of the variable in this window, whose logarithm is one more input.
         targets: positions of the variables that are predicted, if there are several.
-        width: size of a token.
-        seed: fixes the initial weights.
     """
-
-    time: ClassVar[TimeMode] = "none"
-    per_query: ClassVar[bool] = False
-    amplitudes: Tensor
 
     def __init__(
         self,
@@ -82,44 +69,36 @@ class WindowEncoder(AbstractEncoder):
         skip: bool = False,
         amplitudes: Sequence[float] = (),
         targets: Sequence[int] = (),
-        width: int = 64,
         seed: int = 0,
     ):
         super().__init__()
         self.targets, self.queries_per_row = list(targets), max(1, len(targets))
-        self.lookback, self.input_dim, self.missing, self.relative = lookback, input_dim, missing, bool(amplitudes)
-        if self.relative:
-            self.register_buffer("amplitudes", torch.tensor(list(amplitudes)))
-        self.token_dim = self.query_dim = width
+        self.lookback, self.input_dim, self.missing, width = lookback, input_dim, missing, self.token_dim
+        self.amplitudes = nn.Buffer(torch.tensor(list(amplitudes))) if amplitudes else None
         self.skip_dim = lookback * (1 if targets else input_dim) if skip else 0
         self.token = seeded_mlp(lookback * (2 if missing else 1) + (2 if amplitudes else 1), width, width, seed)
         self.identity = seeded(lambda: nn.Embedding(input_dim, width), seed + 1)
         self.calendar = seeded_mlp(calendar_dim, width, width, seed + 2) if calendar_dim else None
-        # With a single key the epistemic variance is 0, so a single token gets a second, constant one. The attribute
-        # is a key of saved weights.
+        # With a single key the epistemic variance is 0: a single token gets a constant one (a key of saved weights).
         single = input_dim == 1 and not calendar_dim
         self.company = seeded(lambda: nn.Embedding(1, width), seed + 2) if single else None
         n_tokens = input_dim + (1 if calendar_dim or single else 0)
         self.query = None if targets else seeded_linear(n_tokens * width, width, seed + 3)
         self.description_dim = (6 if missing else 5) * input_dim
 
-    @override
     def describe(self, batch: Batch) -> Tensor:
         """Per variable: last, smallest and largest value, log RMS change over a step and a quarter of the window."""
-        x = batch["x"]  # b l v
-        missing_fraction = x.isnan().to(x.dtype).mean(1) if self.missing else None
-        x = interpolate_missing(x) if self.missing else x
+        x = interpolate_missing(batch["x"]) if self.missing else batch["x"]
         x = x.transpose(0, 1).contiguous()  # l b v: sums over the first axis are the fastest
         statistics = [x[-1], x.amin(0), x.amax(0)]
         for lag in (1, max(1, self.lookback // 4)):
             change = x[lag:] - x[:-lag] if lag < self.lookback else torch.zeros_like(x[:1])
             statistics.append((change.square().mean(0).sqrt() + ROUGHNESS_FLOOR).log())
-        if missing_fraction is not None:
-            statistics.append(missing_fraction)
+        if self.missing:
+            statistics.append(batch["x"].isnan().to(x.dtype).mean(1))
         return torch.cat(statistics, -1).unsqueeze(1)
 
-    @override
-    def forward(self, batch: Batch) -> Encoded:
+    def forward(self, batch: Batch) -> Encoded:  # noqa: D102
         x = batch["x"].mT  # b v l
         check_shape("x", batch["x"], "(batch, time, variables)", (-1, self.lookback, self.input_dim))
         check_dtype("x", x, self.identity.weight.dtype)
@@ -127,26 +106,22 @@ class WindowEncoder(AbstractEncoder):
         absent = torch.isnan(x)
         filled = interpolate_missing(batch["x"]) if self.missing else batch["x"]
         last = filled[:, -1:]
-        change = filled - last
-        log_amplitude = None
-        if self.relative:
+        change, features = filled - last, [last.mT]
+        if self.amplitudes is not None:
             size = amplitude(filled, self.amplitudes)
             change = change / size
-            log_amplitude = (size / self.amplitudes).log()
-        change = change.mT
-        features = [change, last.mT]
-        if log_amplitude is not None:
-            features.append(log_amplitude.mT)
+            features.append((size / self.amplitudes).log().mT)
         if self.missing:
             features.append(absent.to(x.dtype))
-        tokens = self.token(torch.cat(features, -1)) + self.identity.weight
+        change = change.mT
+        tokens = self.token(torch.cat([change, *features], -1)) + self.identity.weight
         mask = absent.all(-1) if self.missing else None
         if self.calendar is not None:
             tokens = torch.cat([tokens, self.calendar(batch["calendar"]).unsqueeze(1)], 1)
         if self.company is not None:
             tokens = torch.cat([tokens, self.company.weight.expand(len(tokens), 1, -1)], 1)
-        if tokens.shape[1] > self.input_dim:
-            mask = None if mask is None else torch.nn.functional.pad(mask, (0, 1))
+        if mask is not None and tokens.shape[1] > self.input_dim:
+            mask = torch.nn.functional.pad(mask, (0, 1))
         known = tokens if mask is None else tokens.masked_fill(mask.unsqueeze(-1), 0)
         if self.query is None:
             query, skip = known[:, self.targets], change[:, self.targets]

@@ -1,25 +1,17 @@
-r"""Key selection: the K largest $q \cdot k$ of each query, exactly or by a search over blocks of $\sqrt T$ keys."""
+r"""Keys of a query: those with the K largest $q \cdot k$, the softmax among them, the weighted sum of their values."""
 
 import math
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-PROBES = 16
-"""Blocks whose keys are scored per query. Up to T = 256 that is every block, so the block search is exact there."""
+PROBES = 16  # blocks whose keys are scored per query; up to T = 256 every block, so the block search is exact there
+WORKSPACE = 2**16  # scores in memory at once per batch row and head; it sets the number of queries per chunk
+FOLDS = 8  # rows into which a long vector of scores is folded for the exact search; the fastest for T from 256 to 4096
 
-WORKSPACE = 2**16
-"""Scores in memory at once per batch row and head; it sets the number of queries per chunk."""
-
-FOLDS = 8
-"""Rows into which a long vector of scores is folded for the exact search; 8 was the fastest for T from 256 to 4096."""
-
-Method = Literal["exact", "sqrt"]
-Positions = tuple[Tensor, Tensor]
-"""Positions of queries, (B or 1, Q), and of keys, (B or 1, T)."""
+Positions = tuple[Tensor, Tensor]  # of queries, (B or 1, Q), and of keys, (B or 1, T)
 
 
 @torch.no_grad()
@@ -29,7 +21,7 @@ def select_topk(
     topk: int,
     mask: Tensor | None = None,
     causal: bool = False,
-    method: Method = "exact",
+    method: Literal["exact", "sqrt"] = "exact",
     query_pos: Tensor | None = None,
     key_pos: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -40,14 +32,13 @@ def select_topk(
     and scores the keys of the `PROBES` most promising blocks: $O(Q\sqrt T)$.
 
     Args:
-        q: queries, (B, H, Q, D).
-        k: keys, (B, H, T, D).
+        q, k: queries, (B, H, Q, D), and keys, (B, H, T, D).
         topk: number of keys per query, at least 1.
         mask: (B, T), True = never select this key.
         causal: a query attends only to keys at or before its own position.
         method: `"exact"` or `"sqrt"`.
-        query_pos: (B, Q) or (Q,), positions for `causal`. The index by default; then Q must equal T.
-        key_pos: (B, T) or (T,), likewise.
+        query_pos, key_pos: positions for `causal`, (B, Q) or (Q,), and (B, T) or (T,). The index by default; then Q
+            must equal T.
 
     Returns:
         index: (B, H, Q, K), in ascending order; keys that are not kept come last.
@@ -58,17 +49,17 @@ def select_topk(
         raise ValueError(f"`topk` must be at least 1. Got {topk} instead. Pass the number of keys per query.")
     if method not in ("exact", "sqrt"):
         raise ValueError(f"`method` must be 'exact' or 'sqrt'. Got {method!r} instead.")
-    positions = None
     if (query_pos is None) != (key_pos is None):
         raise ValueError("`query_pos` and `key_pos` must be given together, or neither. Got only one of them instead.")
-    if causal:
-        if query_pos is None or key_pos is None:
-            if n_queries != n_keys:
-                raise ValueError(
-                    "`causal=True` needs as many queries as keys when positions are not given. "
-                    f"Got {n_queries} queries and {n_keys} keys instead. Pass `query_pos` and `key_pos`."
-                )
-            query_pos = key_pos = torch.arange(n_keys, device=k.device)
+    if causal and query_pos is None:
+        if n_queries != n_keys:
+            raise ValueError(
+                "`causal=True` needs as many queries as keys when positions are not given. "
+                f"Got {n_queries} queries and {n_keys} keys instead. Pass `query_pos` and `key_pos`."
+            )
+        query_pos = key_pos = torch.arange(n_keys, device=k.device)
+    positions = None
+    if causal and query_pos is not None and key_pos is not None:
         positions = torch.atleast_2d(query_pos), torch.atleast_2d(key_pos)
     search = _exact if method == "exact" else _sqrt
     index, keep = search(q, k, min(topk, n_keys), mask, positions)
@@ -87,11 +78,12 @@ def _exact(q: Tensor, k: Tensor, topk: int, mask: Tensor | None, positions: Posi
     if width > n_keys:
         k = pad(k, (0, 0, 0, width - n_keys))
     k = k.mT
-    step = min(n_queries, _rows(width))
+    step = max(1, WORKSPACE // width)
     # One buffer for all chunks: allocating memory would take as long as the product that fills it.
-    buffer = None if step == n_queries else q.new_empty(batch * heads * step * width)
+    buffer = None if step >= n_queries else q.new_empty(batch * heads * step * width)
     found = []
-    for rows in _chunks(n_queries, width):
+    for start in range(0, n_queries, step):
+        rows = slice(start, start + step)
         queries = q[..., rows, :]
         if buffer is None:
             scores = queries @ k
@@ -117,8 +109,7 @@ def _topk(scores: Tensor, topk: int, folds: int) -> tuple[Tensor, Tensor]:
         return scores.topk(topk, sorted=False)
     columns = scores.unflatten(-1, (folds, -1)).amax(-2)
     best = columns.topk(topk, sorted=False).indices
-    candidates = best[..., None] + columns.shape[-1] * torch.arange(folds, device=best.device)
-    candidates = candidates.flatten(-2)
+    candidates = (best[..., None] + columns.shape[-1] * torch.arange(folds, device=best.device)).flatten(-2)
     top, place = scores.gather(-1, candidates).topk(topk, sorted=False)
     return top, candidates.gather(-1, place)
 
@@ -140,8 +131,7 @@ def _sqrt(q: Tensor, k: Tensor, topk: int, mask: Tensor | None, positions: Posit
     ignore = k.new_zeros(batch, n_keys, dtype=torch.bool) if mask is None else mask
     query_pos = key_pos = order = None
     if positions is not None:  # blocks of neighbours in time, whatever the order of the keys
-        query_pos = positions[0].expand(batch, -1)
-        key_pos = positions[1].expand(batch, -1)
+        query_pos, key_pos = positions[0].expand(batch, -1), positions[1].expand(batch, -1)
         order = key_pos.argsort(stable=True)
     if mask is not None:  # masked keys go to the end, so that they take no space in other blocks
         order = torch.arange(n_keys, device=k.device).expand(batch, -1) if order is None else order
@@ -159,10 +149,11 @@ def _sqrt(q: Tensor, k: Tensor, topk: int, mask: Tensor | None, positions: Posit
     blocks = _Blocks(keys, ignore, low.masked_fill(empty, 0), high.masked_fill(empty, 0), key_pos)
 
     probes = min(n_blocks, max(PROBES, -(-topk // size)))
-    found = [
-        _probe(q[..., rows, :], None if query_pos is None else query_pos[:, rows], blocks, probes, topk)
-        for rows in _chunks(q.shape[-2], max(n_blocks, probes * size))
-    ]
+    step = max(1, WORKSPACE // max(n_blocks, probes * size))
+    found = []
+    for start in range(0, q.shape[-2], step):
+        rows = slice(start, start + step)
+        found.append(_probe(q[..., rows, :], None if query_pos is None else query_pos[:, rows], blocks, probes, topk))
     index, keep = _concatenate(found)
     index = index.clamp(max=n_keys - 1)
     if order is not None:
@@ -171,14 +162,15 @@ def _sqrt(q: Tensor, k: Tensor, topk: int, mask: Tensor | None, positions: Posit
 
 
 def _probe(q: Tensor, query_pos: Tensor | None, blocks: _Blocks, probes: int, topk: int) -> tuple[Tensor, Tensor]:
-    """Scores the keys of the `probes` most promising blocks; index of the best keys, and which of them are allowed."""
     batch, heads, n_blocks, size, dim = blocks.keys.shape
     bound = q.clamp(min=0) @ blocks.high.mT + q.clamp(max=0) @ blocks.low.mT  # max of q.k over the box
     bound = bound.masked_fill_(blocks.ignore.all(-1)[:, None, None, :], -math.inf)
     if query_pos is not None:
         assert blocks.pos is not None
-        first = blocks.pos.masked_fill(blocks.ignore, _highest(blocks.pos)).amin(-1)[:, None, :]
-        last = blocks.pos.masked_fill(blocks.ignore, -_highest(blocks.pos)).amax(-1)[:, None, :]
+        info = torch.finfo if blocks.pos.is_floating_point() else torch.iinfo
+        highest = info(blocks.pos.dtype).max
+        first = blocks.pos.masked_fill(blocks.ignore, highest).amin(-1)[:, None, :]
+        last = blocks.pos.masked_fill(blocks.ignore, -highest).amax(-1)[:, None, :]
         future, ended = first > query_pos[..., None], last <= query_pos[..., None]
         # A block with past and future keys is always scored: its box depends on future keys and must not be used.
         bound = bound.masked_fill(~(future | ended).unsqueeze(1), math.inf)
@@ -198,19 +190,24 @@ def _probe(q: Tensor, query_pos: Tensor | None, blocks: _Blocks, probes: int, to
 
 
 def _concatenate(chunks: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Concatenate pairs of tensors along the query axis."""
     if len(chunks) == 1:
         return chunks[0]
     return torch.cat([first for first, _ in chunks], -2), torch.cat([second for _, second in chunks], -2)
 
 
-def _highest(pos: Tensor) -> float | int:
-    return torch.finfo(pos.dtype).max if pos.is_floating_point() else torch.iinfo(pos.dtype).max
+def masked_softmax(logits: Tensor, keep: Tensor | None = None, dim: int = -1) -> Tensor:
+    """Softmax among the kept entries; exactly 0 elsewhere, and all 0 where nothing is kept."""
+    if keep is None:
+        return logits.softmax(dim)
+    # The lowest finite number instead of -inf: a row with nothing kept has finite outputs and gradients.
+    return logits.masked_fill(~keep, torch.finfo(logits.dtype).min).softmax(dim) * keep
 
 
-def _rows(work: int) -> int:
-    return max(1, WORKSPACE // work)
-
-
-def _chunks(n_queries: int, work: int) -> Iterator[slice]:
-    return (slice(start, start + _rows(work)) for start in range(0, n_queries, _rows(work)))
+def weigh(weights: Tensor, values: Tensor) -> Tensor:
+    """Sum over keys of weight times value: (n, k, ...), (d, k, ...) -> (n, d, ...)."""
+    # A loop over the few keys: one product for all would write and read k times the memory of the result.
+    weight_of_key, value_of_key = weights.unsqueeze(1).unbind(2), values.unbind(1)
+    total = weight_of_key[0] * value_of_key[0]
+    for weight, value in zip(weight_of_key[1:], value_of_key[1:], strict=True):
+        total.addcmul_(weight, value)  # in place: the gradient needs weight and value, not the sum
+    return total
