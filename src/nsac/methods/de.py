@@ -20,7 +20,6 @@ class DeepEnsemble(AbstractTrainable):
         super().__init__(problem)
         check_int("members", members)
         self.members = nn.ModuleList(GaussianMLE(problem, 1000 * i + seed) for i in range(members))
-        self.parts = {}
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """One draw per member, whatever `num_samples` is."""

@@ -21,6 +21,9 @@ QUANTILE_DISTANCE = 2 * 1.2815515655446004
 MIN_STD = 0.01
 """Smallest standard deviation, for a standardised target: two predicted quantiles may coincide."""
 
+NODE = dict.fromkeys(("feature", "left", "right"), torch.int64) | dict.fromkeys(("threshold", "value"), torch.float64)
+"""Fields of a node of a tree; each is a buffer, (quantiles, outputs, rounds, nodes)."""
+
 
 @method("gbm")
 class QuantileBoosting(AbstractSolved):
@@ -29,32 +32,24 @@ class QuantileBoosting(AbstractSolved):
     scikit-learn grows the trees. They are stored as tensors, so that a saved method contains nothing executable.
     """
 
-    has_epistemic = False
     kinds = ("table", "windows")
     problem: TableProblem | WindowProblem
-    feature: Tensor
-    left: Tensor
-    right: Tensor
-    threshold: Tensor
     value: Tensor
     start: Tensor
     depth: Tensor
 
     def __init__(self, problem: TableProblem | WindowProblem, seed: int = 0, rounds: int = 200, leaves: int = 15):
         super().__init__(problem)
-        self.seed, self.rounds, self.nodes, self.leaves = seed, rounds, 2 * leaves - 1, leaves
-        shape = (len(QUANTILES), problem.output_dim, rounds, self.nodes)
-        for name in ("feature", "left", "right"):
-            self.register_buffer(name, torch.zeros(shape, dtype=torch.int64))
-        for name in ("threshold", "value"):
-            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
+        self.seed, self.rounds, self.leaves = seed, rounds, leaves
+        shape = (len(QUANTILES), problem.output_dim, rounds, 2 * leaves - 1)
+        for name, dtype in NODE.items():
+            self.register_buffer(name, torch.zeros(shape, dtype=dtype))
         self.register_buffer("start", torch.zeros(shape[:2], dtype=torch.float64))
         self.register_buffer("depth", torch.zeros((), dtype=torch.int64))
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """A single draw: the method is deterministic."""
-        x = self.problem.flatten(batch).double()
-        low, middle, high = self._quantiles(x)
+        low, middle, high = self._quantiles(self.problem.flatten(batch).double())
         std = ((high - low) / QUANTILE_DISTANCE).clamp(min=MIN_STD)
         return Draws(middle.to(batch["x"]).unsqueeze(0), std.log().to(batch["x"]).unsqueeze(0))
 
@@ -81,28 +76,25 @@ class QuantileBoosting(AbstractSolved):
         """Copy the trees of quantile i and output j into the buffers."""
         self.start[i, j] = float(np.ravel(model._baseline_prediction)[0])
         for r, (tree,) in enumerate(model._predictors):
-            nodes = tree.nodes
-            n = len(nodes)
+            nodes, itself = tree.nodes, np.arange(len(tree.nodes))
             leaf = nodes["is_leaf"].astype(bool)
-            itself = np.arange(n)
-            for name, values in (
-                ("feature", np.where(leaf, 0, nodes["feature_idx"])),
-                ("left", np.where(leaf, itself, nodes["left"])),  # a leaf is its own child
-                ("right", np.where(leaf, itself, nodes["right"])),
-                ("threshold", np.where(leaf, np.inf, nodes["num_threshold"])),
-                ("value", nodes["value"]),
-            ):
-                getattr(self, name)[i, j, r, :n] = torch.from_numpy(np.ascontiguousarray(values))
+            values = {
+                "feature": np.where(leaf, 0, nodes["feature_idx"]),
+                "left": np.where(leaf, itself, nodes["left"]),  # a leaf is its own child
+                "right": np.where(leaf, itself, nodes["right"]),
+                "threshold": np.where(leaf, np.inf, nodes["num_threshold"]),
+                "value": np.ascontiguousarray(nodes["value"]),
+            }
+            for name, value in values.items():
+                getattr(self, name)[i, j, r, : len(nodes)] = torch.from_numpy(value)
             self.depth = torch.maximum(self.depth, torch.tensor(int(nodes["depth"].max())))
 
     def _quantiles(self, x: Tensor) -> Tensor:
         """Sum of the trees, (quantiles, rows, outputs); all rows descend all trees in parallel."""
-        flat = {name: getattr(self, name).flatten(0, 2) for name in ("feature", "left", "right", "threshold", "value")}
+        flat = {name: getattr(self, name).flatten(0, 2) for name in NODE}
         node = torch.zeros(len(flat["value"]), len(x), dtype=torch.int64)  # trees x rows
         for _ in range(int(self.depth)):
-            feature = flat["feature"].gather(1, node)
-            threshold = flat["threshold"].gather(1, node)
-            goes_left = x.T.gather(0, feature) <= threshold
+            goes_left = x.T.gather(0, flat["feature"].gather(1, node)) <= flat["threshold"].gather(1, node)
             node = torch.where(goes_left, flat["left"].gather(1, node), flat["right"].gather(1, node))
         trees = flat["value"].gather(1, node).unflatten(0, self.value.shape[:3]).sum(2)
         return (trees + self.start[..., None]).mT

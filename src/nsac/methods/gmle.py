@@ -20,7 +20,6 @@ class GaussianMLE(AbstractTrainable):
         super().__init__(problem)
         self.trunk = Trunk(problem.encoder(seed), problem.network, seed)
         self.head = Head(self.trunk, problem.output_dim, 2, seed + 2)
-        self.parts = {}
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """A single draw: the method is deterministic."""

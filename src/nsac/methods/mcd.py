@@ -23,7 +23,6 @@ class MCDropout(AbstractTrainable):
         self.rate = rate
         self.trunk = Trunk(problem.encoder(seed), problem.network, seed)
         self.head = Head(self.trunk, problem.output_dim, 2, seed + 2)
-        self.parts = {}
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """One draw per dropout mask; everything before the dropout layer is computed once."""

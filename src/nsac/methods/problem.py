@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from nsac._checks import check_choice, check_int, check_known
+from nsac._checks import check_choice, check_int, check_known, check_positive
 from nsac.models import FrameEncoder, NetworkConfig, SeriesEncoder, TableEncoder, WindowEncoder
 from nsac.models.encoder import AbstractEncoder, Batch
 from nsac.models.windows import amplitude, interpolate_missing
@@ -41,12 +41,9 @@ class AbstractProblem(ABC):
     """sizes of the network, the same for every method"""
 
     def __post_init__(self):
-        check_int("input_dim", self.input_dim, minimum=self._min_input_dim())
+        check_int("input_dim", self.input_dim, minimum=0 if getattr(self, "categories", ()) else 1)
         check_int("output_dim", self.output_dim)
         self._check()
-
-    def _min_input_dim(self) -> int:
-        return 1
 
     @abstractmethod
     def _check(self) -> None:
@@ -79,9 +76,6 @@ class TableProblem(AbstractProblem):
     """learned mixtures of all features, or one token per feature"""
     columns: tuple[int, ...] = ()
     """positions of the numeric columns in use, if not all are"""
-
-    def _min_input_dim(self) -> int:
-        return 0 if self.categories else 1
 
     def _check(self) -> None:
         check_choice("tokens", self.tokens, ("slots", "features"))
@@ -131,11 +125,10 @@ class WindowProblem(AbstractProblem):
     def _check(self) -> None:
         check_int("lookback", self.lookback)
         self._check_positions("targets", self.targets)
-        if self.targets and self.output_dim % len(self.targets):
-            raise ValueError(
-                f"`output_dim` must be a multiple of the number of targets ({len(self.targets)}). "
-                f"Got {self.output_dim} instead."
-            )
+        count = len(self.targets)
+        if self.targets and self.output_dim % count:
+            rule = f"`output_dim` must be a multiple of the number of targets ({count})."
+            raise ValueError(f"{rule} Got {self.output_dim} instead.")
 
     def encoder(self, seed: int) -> AbstractEncoder:  # noqa: D102
         sizes = self.lookback, self.input_dim, self.calendar_dim
@@ -173,8 +166,7 @@ class SeriesProblem(AbstractProblem):
     """characteristic time scale: about the length of an observed window"""
 
     def _check(self) -> None:
-        if not 0 < self.time_scale < float("inf"):
-            raise ValueError(f"`time_scale` must be a finite number above 0. Got {self.time_scale!r} instead.")
+        check_positive("time_scale", self.time_scale)
 
     def encoder(self, seed: int) -> AbstractEncoder:  # noqa: D102
         return SeriesEncoder(self.input_dim, self.time_scale, seed=seed)
@@ -214,16 +206,19 @@ def problem_from_dict(values: Mapping[str, Any]) -> AbstractProblem:
     Sizes are checked against a maximum before any module is built.
     """
     cls = PROBLEMS[values["kind"]]
-    if "inputs" in values:
-        values = _from_version_1(values, cls)
-    known = {each.name for each in fields(cls)}
-    network = dict(values["network"])
-    unknown = (set(values) - known - {"kind"}) | (set(network) - {each.name for each in fields(NetworkConfig)})
+    known = _field_names(cls)
+    given: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items() if n != "kind"}
+    if "inputs" in given:  # in version 1 one class had the fields of every kind
+        renamed = _OLD_NAMES | {"length": "frames" if cls is FrameProblem else "lookback"}
+        given = {renamed.get(name, name): value for name, value in given.items()}
+        unknown = set(given).difference(*map(_field_names, PROBLEMS.values()))
+        if unknown:
+            raise ValueError(f"A problem has no field {min(unknown)!r}.")
+        given = {name: value for name, value in given.items() if name in known}
+    network = dict(given["network"])
+    unknown = (set(given) - known) | (set(network) - _field_names(NetworkConfig))
     if unknown:
-        raise ValueError(f"A {values['kind']} problem has no field {min(unknown)!r}.")
-    given: dict[str, Any] = {
-        name: tuple(v) if isinstance(v, list) else v for name, v in values.items() if name in known
-    }
+        raise ValueError(f"A {cls.kind} problem has no field {min(unknown)!r}.")
     sizes = [*given.values(), *network.values(), *given.get("categories", ()), *(given.get("size") or ())]
     if any(isinstance(size, (int, float)) and abs(size) > MAX_SIZE for size in sizes):
         raise ValueError(f"Sizes of a problem must be at most {MAX_SIZE}. Got {dict(values)} instead.")
@@ -231,11 +226,5 @@ def problem_from_dict(values: Mapping[str, Any]) -> AbstractProblem:
     return cls(**given)
 
 
-def _from_version_1(values: Mapping[str, Any], cls: type[AbstractProblem]) -> dict[str, Any]:
-    """In version 1 one class had the fields of every kind; fields of other kinds are dropped."""
-    renamed = _OLD_NAMES | {"length": "frames" if cls is FrameProblem else "lookback"}
-    every = {each.name for problem in PROBLEMS.values() for each in fields(problem)} | {"kind"}
-    new = {renamed.get(name, name): value for name, value in values.items()}
-    if not set(new) <= every:
-        raise ValueError(f"A problem has no field {min(set(new) - every)!r}.")
-    return {name: value for name, value in new.items() if name == "kind" or name in {f.name for f in fields(cls)}}
+def _field_names(cls: type) -> set[str]:
+    return {each.name for each in fields(cls)}

@@ -17,7 +17,6 @@ PENALTIES = tuple(10.0**k for k in range(-4, 4))
 class Ridge(AbstractSolved):
     """Linear mean; the standard deviation is the root mean square error on validation rows."""
 
-    has_epistemic = False
     kinds = ("table", "windows")
     problem: TableProblem | WindowProblem
     weight: Tensor
@@ -37,9 +36,7 @@ class Ridge(AbstractSolved):
         """Normal equations, and the penalty with the smallest validation error."""
         outputs = self.problem.output_dim
         complete = not any(self.target(batch).isnan().any() for batch in batches(train))
-        groups = (
-            [slice(None)] if complete else [slice(i, i + 1) for i in range(outputs)]
-        )  # each output has its own rows
+        groups = [slice(None)] if complete else [slice(i, i + 1) for i in range(outputs)]  # of outputs with equal rows
         candidates = torch.cat([self._candidates(train, group) for group in groups], -1)
         errors, count = torch.zeros(len(candidates), outputs).double(), torch.zeros(outputs)
         for batch in batches(validation):

@@ -34,7 +34,6 @@ class SDENet(AbstractTrainable):
         self.diffusion = seeded_mlp(width, width, 1, seed + 5)
         self.head = Head(self.trunk, problem.output_dim, 2, seed + 2)
         self.surrogate = GaussianNoise(0.0, ood_std)
-        self.parts = {}
 
     def _flow(self, features: Features, shape: tuple[int, ...], generator: torch.Generator | None) -> Draws:
         h = features.hidden

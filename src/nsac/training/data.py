@@ -1,12 +1,23 @@
-"""Rows in memory, subsets of rows, and batches of all rows in order."""
+"""Rows that are read batch by batch: the interface, rows in memory, subsets, and all rows in order."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.training.contract import Data
+
+class Data(Protocol):
+    """Rows that are converted to tensors batch by batch."""
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        ...
+
+    def batch(self, rows: Tensor) -> dict[str, Tensor]:
+        """The rows with these indices (a LongTensor on the CPU), as named tensors; `"y"` is the target."""
+        ...
 
 
 class TensorData:
@@ -47,3 +58,12 @@ def batches(data: Data, size: int = 4096) -> Iterator[dict[str, Tensor]]:
     """All rows in order, `size` at a time."""
     for start in range(0, len(data), size):
         yield data.batch(torch.arange(start, min(start + size, len(data))))
+
+
+def check_rows(train_data: Data, validation_data: Data) -> None:
+    """Both have a row."""
+    if not len(train_data) or not len(validation_data):
+        raise ValueError(
+            "`train_data` and `validation_data` must have at least one row. "
+            f"Got {len(train_data)} and {len(validation_data)} instead."
+        )

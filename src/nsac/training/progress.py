@@ -1,17 +1,31 @@
-"""Callbacks for `train(..., report=...)`: a progress bar, and a log in JSON lines."""
+"""Progress of a run, and callbacks for `train(..., report=...)`: a progress bar, and a log in JSON lines."""
 
 import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsac.training.contract import Progress
-
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of a run after a step."""
+
+    step: int
+    """steps done"""
+    steps: int
+    """total number of steps, without early stopping"""
+    parts: dict[str, float]
+    """parts of the loss at this step, and `"loss"` itself"""
+    validation: float | None
+    """latest validation score, lower is better; None before the first"""
+    learning_rate: float
+    """learning rate of this step"""
 
 
 class ProgressBar:
@@ -52,7 +66,10 @@ class ProgressBar:
             return
         if self._task is None:
             self._task = self._bar.add_task(self.description, total=progress.steps, note="")
-        self._bar.update(self._task, completed=progress.step, note=_note(progress))
+        note = f"loss {progress.parts['loss']:.3f}  "
+        if progress.validation is not None:
+            note += f"validation {progress.validation:.3f}  "
+        self._bar.update(self._task, completed=progress.step, note=f"{note}lr {progress.learning_rate:.1e}")
 
 
 def log_jsonl(path: str | Path) -> Callable[[Progress], None]:
@@ -80,13 +97,6 @@ def together(*reports: Callable[[Progress], None]) -> Callable[[Progress], None]
             each(progress)
 
     return report
-
-
-def _note(progress: Progress) -> str:
-    numbers = {"loss": progress.parts["loss"]}
-    if progress.validation is not None:
-        numbers["validation"] = progress.validation
-    return "  ".join([f"{name} {value:.3f}" for name, value in numbers.items()] + [f"lr {progress.learning_rate:.1e}"])
 
 
 def _finite(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,20 +11,17 @@ from torch import Tensor, nn
 
 from nsac.training.checkpoint import CheckpointError, Snapshot
 from nsac.training.config import TrainConfig
-from nsac.training.contract import Data
+from nsac.training.data import Data
 from nsac.training.schedule import Order, derive_seed, ema_decay, learning_rate_factor
+
+FACTS = ("step", "best_step", "best_score", "history", "stale", "losses", "values")
+"""Attributes of a run that a snapshot contains as plain data."""
+MEDIAN_WINDOW = 100
+"""Number of latest losses whose median a loss is compared with."""
 
 
 class RunState:
-    """The complete state that determines the result of a run.
-
-    Args:
-        fabric: a launched Fabric.
-        model: the `Trainable` model.
-        train_data, validation_data: training and validation rows.
-        config: hyperparameters of the run.
-        seed: seed of data order and noise.
-    """
+    """The complete state that determines the result of a run, from a launched Fabric and the arguments of `train`."""
 
     def __init__(
         self, fabric: Any, model: Any, train_data: Data, validation_data: Data, config: TrainConfig, seed: int
@@ -32,8 +30,7 @@ class RunState:
         self.train_data, self.validation_data = train_data, validation_data
         self.order = Order(len(train_data), config.batch_size, seed, fabric.global_rank, fabric.world_size)
         self.steps = config.max_steps or config.epochs * self.order.batches
-        optimiser = _optimiser(model, config)
-        self.objective, self.optimiser = fabric.setup(_Objective(model), optimiser)
+        self.objective, self.optimiser = fabric.setup(_Objective(model), _optimiser(model, config))
         self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.average = model if config.ema is None else copy.deepcopy(model).requires_grad_(False)
         averaged = dict(self.average.named_parameters())
@@ -41,6 +38,11 @@ class RunState:
         self.generator = torch.Generator(fabric.device).manual_seed(derive_seed(seed, "noise", fabric.global_rank))
         self.step, self.best_step, self.best_score = 0, 0, math.inf
         self.best = _copies(self.average)
+        self.history: list[dict[str, Any]] = []
+        self.stale = 0  # validations since the best one
+        self.losses: list[float] = []  # magnitudes of the latest ones
+        self.values: dict[str, float] = {}  # loss and its parts at the latest step, if not yet reported
+        self.started = time.monotonic()
         self._buffers = [(m._buffers, name) for m in model.modules() for name, b in m._buffers.items() if b is not None]
         self._before: tuple[Tensor, list[Tensor]] | None = None  # generator and buffers at the start of this step
         self.update_in_progress = False  # the state is inconsistent until the update is complete
@@ -51,8 +53,19 @@ class RunState:
         """Learning rate of the latest step, or of the first one before it."""
         return self._learning_rate(max(0, self.step - 1))
 
-    def advance(self, check: Callable[[dict[str, float], bool], None]) -> dict[str, float]:
-        """One step; returns the loss and its parts. `check(values, gradient_is_finite)` may raise before the update."""
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are done, or patience has run out."""
+        return self.step >= self.steps or (self.config.patience is not None and self.stale >= self.config.patience)
+
+    @property
+    def validation_due(self) -> bool:
+        """Whether the weights after this step are yet to be validated."""
+        on_time = self.step > 0 and (self.step % self.config.validate_every == 0 or self.step == self.steps)
+        return on_time and not (self.history and self.history[-1]["step"] == self.step)
+
+    def advance(self, check: Callable[[dict[str, float], bool], None]) -> None:
+        """One step. `check(loss_and_parts, gradient_is_finite)` may raise before the update."""
         self._before = self.generator.get_state(), [owner[name].clone() for owner, name in self._buffers]
         batch = self.fabric.to_device(self.train_data.batch(self.order.rows(self.step)))
         self.optimiser.zero_grad()
@@ -70,14 +83,28 @@ class RunState:
             with torch.no_grad():
                 torch._foreach_lerp_(self.averaged, list(self.trained.values()), weight)  # pyright: ignore
         self.step += 1
+        self.values, self.losses = values, [*self.losses[1 - MEDIAN_WINDOW :], abs(values["loss"])]
         self.update_in_progress, self._before = False, None
-        return values
+
+    def validate(self) -> None:
+        """Add a score to the history; the weights are the best if it is the lowest."""
+        score = self._score()
+        self.update_in_progress = True
+        seconds = time.monotonic() - self.started
+        entry = {"step": self.step, "parts": self.values, "validation": score, "learning_rate": self.learning_rate}
+        self.history.append(entry | {"seconds": seconds})
+        self.stale += 1
+        if score < self.best_score:  # never true of NaN
+            self.best, self.best_score, self.best_step, self.stale = _copies(self.average), score, self.step, 0
+        self.update_in_progress = False
 
     @torch.no_grad()
-    def validate(self) -> float:
+    def _score(self) -> float:
         """Negative log-likelihood per validation entry. The noise of a row is fixed, so scores are comparable."""
         fabric, data = self.fabric, self.validation_data
-        self._copy_buffers()
+        if self.average is not self.model:
+            for mean, new in zip(self.average.buffers(), self.model.buffers(), strict=True):
+                mean.copy_(new)
         self.average.eval()
         total, count = torch.zeros((), dtype=torch.float64), 0
         generator = torch.Generator(fabric.device)
@@ -94,10 +121,6 @@ class RunState:
             sums = torch.stack([total, total.new_tensor(count)]).to(fabric.device)
             total, count = fabric.all_reduce(sums, reduce_op="sum")
         return float(total / count)
-
-    def keep(self, score: float) -> None:
-        """Store the weights just validated as the best."""
-        self.best, self.best_score, self.best_step = _copies(self.average), score, self.step
 
     def load_best(self) -> None:
         """Load the best weights into the model."""
@@ -138,16 +161,11 @@ class RunState:
         votes = torch.tensor(flags, dtype=torch.int64, device=self.fabric.device)
         return tuple(bool(flag) for flag in self.fabric.all_reduce(votes, reduce_op="sum").tolist())
 
-    def snapshot(self, more: dict[str, Any]) -> Snapshot:
-        """The state, and `more` facts. Every process must call it, because each has its own generator."""
-        epoch, position = divmod(self.step, self.order.batches)
-        facts = self._origin() | {
-            "step": self.step,
-            "epoch": epoch,
-            "position": position,
-            "best_step": self.best_step,
-            "best_score": self.best_score,
-        }
+    def snapshot(self) -> Snapshot:
+        """The state. Every process must call it, because each has its own generator."""
+        facts = self._origin() | {name: getattr(self, name) for name in FACTS}
+        facts["epoch"], facts["position"] = divmod(self.step, self.order.batches)
+        facts["seconds"] = time.monotonic() - self.started
         tensors = {f"generator/{rank}": noise for rank, noise in enumerate(self._gather(self.generator.get_state()))}
         tensors |= {f"model/{name}": tensor for name, tensor in _tensors(self.model).items()}
         tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
@@ -156,7 +174,7 @@ class RunState:
         for name, parameter in self.trained.items():
             for moment, tensor in self.optimiser.state.get(parameter, {}).items():
                 tensors[f"optimiser/{moment}/{name}"] = tensor
-        return Snapshot(facts | more, tensors)
+        return Snapshot(facts, tensors)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot of the same run."""
@@ -164,8 +182,7 @@ class RunState:
         for name, value in self._origin().items():
             if facts.get(name) != value:
                 raise CheckpointError(f"belongs to another run: {name} is {facts.get(name)!r}, not {value!r}")
-        stored = _under("model/", tensors)
-        here = _tensors(self.model)
+        stored, here = _under("model/", tensors), _tensors(self.model)
         for name in stored.keys() | here.keys():
             in_file, in_model = _describe(stored.get(name)), _describe(here.get(name))
             if in_file != in_model:
@@ -178,16 +195,16 @@ class RunState:
             moment, name = key.split("/", 1)
             self.optimiser.state[self.trained[name]][moment] = tensor.to(self.fabric.device, copy=True)
         self.generator.set_state(tensors[f"generator/{self.fabric.global_rank}"].clone())
-        self.step, self.best_step, self.best_score = facts["step"], facts["best_step"], facts["best_score"]
+        for name in FACTS:
+            setattr(self, name, facts[name])
+        self.started = time.monotonic() - facts["seconds"]
+        if not self.validation_due:
+            self.values = {}  # this step has been reported already
 
     def _origin(self) -> dict[str, Any]:
         """Identity of a run; a checkpoint of another run is refused."""
-        return {
-            "config": self.config.key,
-            "seed": self.seed,
-            "rows": [len(self.train_data), len(self.validation_data)],
-            "processes": self.fabric.world_size,
-        }
+        rows = [len(self.train_data), len(self.validation_data)]
+        return {"config": self.config.key, "seed": self.seed, "rows": rows, "processes": self.fabric.world_size}
 
     def _learning_rate(self, step: int) -> float:
         factor = learning_rate_factor(step, self.steps, self.config.warmup, self.config.schedule)
@@ -218,11 +235,6 @@ class RunState:
         gathered = torch.zeros(processes, *tensor.shape, dtype=tensor.dtype, device=device)
         gathered[rank] = tensor.to(device)
         return self.fabric.all_reduce(gathered, reduce_op="sum") if processes > 1 else gathered
-
-    def _copy_buffers(self) -> None:
-        if self.average is not self.model:
-            for mean, new in zip(self.average.buffers(), self.model.buffers(), strict=True):
-                mean.copy_(new)
 
 
 class _Objective(nn.Module):
