@@ -51,16 +51,11 @@ class Trainable(Protocol):
 class TrainResult:
     """Result of a run; the weights are in the model."""
 
-    steps: int
-    """steps done"""
-    best_score: float
-    """validation score of the weights that were kept: negative log-likelihood per entry"""
-    best_step: int
-    """step after which these weights were validated"""
-    history: list[dict[str, Any]]
-    """one dict per validation: step, parts, validation, learning_rate, seconds"""
-    stopped_early: bool
-    """whether patience ran out before the last step"""
+    steps: int  # steps done
+    best_score: float  # validation score of the weights that were kept: negative log-likelihood per entry
+    best_step: int  # step after which these weights were validated
+    history: list[dict[str, Any]]  # one dict per validation: step, parts, validation, learning_rate, seconds
+    stopped_early: bool  # whether patience ran out before the last step
 
 
 class DivergedError(FloatingPointError):
@@ -109,15 +104,29 @@ def train(
         )
     check_rows(train_data, validation_data)
     state = RunState(_launch(config), model, train_data, validation_data, config, seed)
-    run = _Run(state, None if checkpoint is None else Path(checkpoint))
-    run.resume()
+    folder = None if checkpoint is None else Path(checkpoint)
+    _resume(state, folder)
     with DeferredInterrupt() as interrupt:
         try:
-            run.run_steps(report, interrupt)
+            _run_steps(state, folder, report, interrupt)
         except KeyboardInterrupt:
-            raise Interrupted(run.save_and_describe_resume()) from None
+            how = "There is no checkpoint; pass `checkpoint=` to be able to resume."
+            if folder is not None:
+                place = f"checkpoint={str(folder)!r}"
+                how = f"To resume, call `train` again with the same arguments: {place} has the state."
+            # An incomplete update cannot be saved, and processes that stop at different steps cannot save together.
+            if state.rewind() and (state.fabric.world_size == 1 or state.stop_agreed):
+                _save(state, folder)
+            raise Interrupted(f"Stopped at step {state.step} of {state.steps}. {how}") from None
         except DivergedError as err:
-            raise DivergedError(f"{err} {run.restore_last_good()}") from None
+            state.rewind()
+            step = state.step
+            if state.weights_are_finite():
+                _save(state, folder)
+            else:
+                state.load_best()
+                step = state.best_step
+            raise DivergedError(f"{err} The model has the weights after step {step}.") from None
         if not math.isfinite(state.best_score):
             raise DivergedError(
                 f"No validation score was finite in {state.step} steps. The model has its last weights. "
@@ -127,91 +136,70 @@ def train(
         return TrainResult(state.step, state.best_score, state.best_step, state.history, state.step < state.steps)
 
 
-class _Run:
-    """The sequence of steps, validations and checkpoints of one run."""
-
-    def __init__(self, state: RunState, folder: Path | None):
-        self.state, self.folder = state, folder
-        self.stop_agreed = False  # all processes stop after this step
-
-    def run_steps(self, report: Callable[[Progress], None] | None, interrupt: "DeferredInterrupt") -> None:
-        state, saved = self.state, time.monotonic()
-        while True:
-            if state.validation_due:  # before the step: a run can be stopped between a step and its validation
-                state.validate()
-            if report is not None and state.values and state.fabric.is_global_zero:
-                validation = state.history[-1]["validation"] if state.history else None
-                report(Progress(state.step, state.steps, state.values, validation, state.learning_rate))
-            overdue = time.monotonic() - saved >= state.config.checkpoint_every
-            self.stop_agreed, overdue = state.agree(interrupt.requested, overdue)
-            if self.stop_agreed:
-                raise KeyboardInterrupt
-            if state.finished or (overdue and state.values):
-                self.save()
-                saved = time.monotonic()
-            if state.finished:
-                return
-            state.advance(self.check)
-
-    def check(self, values: dict[str, float], gradient_is_finite: bool) -> None:
-        """Raise `DivergedError` after the gradient and before the update, so that a diverged step has no effect."""
-        size, limit, state = abs(values["loss"]), self.state.config.explode, self.state
-        if not (math.isfinite(size) and gradient_is_finite):
-            raise DivergedError(
-                f"Training diverged at step {state.step + 1}: {state.first_not_finite(values)} is not finite. "
-                "Lower the learning rate, or check the data of this step."
-            )
-        if size > limit and len(state.losses) >= MIN_LOSSES_FOR_MEDIAN:
-            median = statistics.median(state.losses)
-            if size > limit * max(1.0, median):
-                raise DivergedError(
-                    f"Training diverged at step {state.step + 1}: the loss is {values['loss']:.3g}, its median "
-                    f"{median:.3g}. Lower the learning rate, standardise the data, or raise `explode`."
-                )
-
-    def save(self) -> None:
-        """Write a checkpoint, unless a weight is not finite: then the next step raises an error."""
-        if self.folder is not None and self.state.weights_are_finite():
-            snapshot = self.state.snapshot()
-            if self.state.fabric.is_global_zero:
-                write_checkpoint(self.folder, snapshot)
-            self.state.fabric.barrier()  # no process continues before the checkpoint is on disk
-
-    def resume(self) -> None:
-        if self.folder is None:
+def _run_steps(
+    state: RunState, folder: Path | None, report: Callable[[Progress], None] | None, interrupt: "DeferredInterrupt"
+) -> None:
+    saved = time.monotonic()
+    while True:
+        if state.validation_due:  # before the step: a run can be stopped between a step and its validation
+            state.validate()
+        if report is not None and state.values and state.fabric.is_global_zero:
+            validation = state.history[-1]["validation"] if state.history else None
+            report(Progress(state.step, state.steps, state.values, validation, state.learning_rate))
+        overdue = time.monotonic() - saved >= state.config.checkpoint_every
+        state.stop_agreed, overdue = state.agree(interrupt.requested, overdue)
+        if state.stop_agreed:
+            raise KeyboardInterrupt
+        if state.finished or (overdue and state.values):
+            _save(state, folder)
+            saved = time.monotonic()
+        if state.finished:
             return
-        if self.state.fabric.is_global_zero:
-            sweep(self.folder)
-        path = latest_checkpoint(self.folder)
-        if path is not None:
-            snapshot = read_checkpoint(path)
-            try:
-                self.state.restore(snapshot)
-            except CheckpointError as err:
-                raise CheckpointError(
-                    f"Checkpoint {path} {err}. Pass the arguments of that run, or another folder for a new run."
-                ) from None
-        self.state.fabric.barrier()  # no process may write before all have read
+        values, gradient_is_finite = state.compute_gradient()
+        _check(state, values, gradient_is_finite)  # before the update, so that a diverged step has no effect
+        state.update(values)
 
-    def save_and_describe_resume(self) -> str:
-        """After Ctrl-C: save a checkpoint if possible; returns a message that explains how to resume."""
-        stopped = f"Stopped at step {self.state.step} of {self.state.steps}."
-        if self.folder is None:
-            return f"{stopped} There is no checkpoint; pass `checkpoint=` to be able to resume."
-        # An incomplete update cannot be saved, and processes that stop at different steps cannot save together.
-        if self.state.rewind() and (self.state.fabric.world_size == 1 or self.stop_agreed):
-            self.save()
-        place = f"checkpoint={str(self.folder)!r}"
-        return f"{stopped} To resume, call `train` again with the same arguments: {place} has the state."
 
-    def restore_last_good(self) -> str:
-        """After a divergence: restore the last good weights; returns a message with their step."""
-        self.state.rewind()
-        if self.state.weights_are_finite():
-            self.save()
-            return f"The model has the weights after step {self.state.step}."
-        self.state.load_best()
-        return f"The model has the weights after step {self.state.best_step}."
+def _check(state: RunState, values: dict[str, float], gradient_is_finite: bool) -> None:
+    size, limit, diverged = abs(values["loss"]), state.config.explode, f"Training diverged at step {state.step + 1}:"
+    if not (math.isfinite(size) and gradient_is_finite):
+        raise DivergedError(
+            f"{diverged} {state.first_not_finite(values)} is not finite. "
+            "Lower the learning rate, or check the data of this step."
+        )
+    if size > limit and len(state.losses) >= MIN_LOSSES_FOR_MEDIAN:
+        median = statistics.median(state.losses)
+        if size > limit * max(1.0, median):
+            raise DivergedError(
+                f"{diverged} the loss is {values['loss']:.3g}, its median {median:.3g}. "
+                "Lower the learning rate, standardise the data, or raise `explode`."
+            )
+
+
+def _save(state: RunState, folder: Path | None) -> None:
+    if folder is None or not state.weights_are_finite():
+        return  # if a weight is not finite, the next step raises an error; the checkpoints on disk remain valid
+    snapshot = state.snapshot()
+    if state.fabric.is_global_zero:
+        write_checkpoint(folder, snapshot)
+    state.fabric.barrier()  # no process continues before the checkpoint is on disk
+
+
+def _resume(state: RunState, folder: Path | None) -> None:
+    if folder is None:
+        return
+    if state.fabric.is_global_zero:
+        sweep(folder)
+    path = latest_checkpoint(folder)
+    if path is not None:
+        snapshot = read_checkpoint(path)
+        try:
+            state.restore(snapshot)
+        except CheckpointError as err:
+            raise CheckpointError(
+                f"Checkpoint {path} {err}. Pass the arguments of that run, or another folder for a new run."
+            ) from None
+    state.fabric.barrier()  # no process may write before all have read
 
 
 class DeferredInterrupt:
@@ -250,14 +238,12 @@ def _launch(config: TrainConfig) -> Any:
     log.setLevel(logging.WARNING)  # no messages about processes and devices
     try:
         strategy = "ddp" if config.devices > 1 else "auto"
-        fabric = Fabric(
-            accelerator=config.accelerator, strategy=strategy, devices=config.devices, precision=config.precision
-        )
+        options = {"accelerator": config.accelerator, "devices": config.devices, "precision": config.precision}
+        fabric = Fabric(strategy=strategy, **options)
         fabric.launch()
     finally:
         log.setLevel(log_level)
     if config.devices > 1:
-        atexit.unregister(_disconnect)  # register it only once
         atexit.register(_disconnect)
     return fabric
 

@@ -1,12 +1,11 @@
 """Progress of a run, and callbacks for `train(..., report=...)`: a progress bar, and a log in JSON lines."""
 
 import json
-import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,23 +15,15 @@ if TYPE_CHECKING:
 class Progress:
     """Progress of a run after a step."""
 
-    step: int
-    """steps done"""
-    steps: int
-    """total number of steps, without early stopping"""
-    parts: dict[str, float]
-    """parts of the loss at this step, and `"loss"` itself"""
-    validation: float | None
-    """latest validation score, lower is better; None before the first"""
-    learning_rate: float
-    """learning rate of this step"""
+    step: int  # steps done
+    steps: int  # total number of steps, without early stopping
+    parts: dict[str, float]  # parts of the loss at this step, and "loss" itself
+    validation: float | None  # latest validation score, lower is better; None before the first
+    learning_rate: float  # of this step
 
 
 class ProgressBar:
     """A progress bar with loss, validation score, learning rate and remaining time; silent if not on a terminal.
-
-        with ProgressBar() as report:
-            train(model, train_data, validation_data, config, report=report)
 
     Args:
         console: console to draw on; the terminal by default.
@@ -82,9 +73,10 @@ def log_jsonl(path: str | Path) -> Callable[[Progress], None]:
     path.parent.mkdir(parents=True, exist_ok=True)
 
     def report(progress: Progress) -> None:
-        entry = asdict(progress) | {"time": time.time()}
+        text = json.dumps(asdict(progress) | {"time": time.time()})
+        finite = json.loads(text, parse_constant=lambda name: None)
         with open(path, "a", encoding="utf-8") as file:  # reopened for every step: a killed run leaves complete lines
-            file.write(json.dumps(_finite(entry), allow_nan=False) + "\n")
+            file.write(json.dumps(finite) + "\n")
 
     return report
 
@@ -97,9 +89,3 @@ def together(*reports: Callable[[Progress], None]) -> Callable[[Progress], None]
             each(progress)
 
     return report
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

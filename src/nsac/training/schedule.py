@@ -5,7 +5,6 @@ They have no state, so a checkpoint does not contain them.
 
 import hashlib
 import math
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -38,40 +37,30 @@ def derive_seed(*words: int | str) -> int:
     return int.from_bytes(digest[:4], "big")  # torch's CPU generator uses 32 bits
 
 
-@dataclass
 class Order:
-    """Rows of each process in each step: a permutation per epoch that depends on (seed, epoch) alone."""
+    """Rows of each process in each step: a permutation per epoch that depends on (seed, epoch) alone.
 
-    n_rows: int
-    batch_size: int
-    """rows per step over all processes"""
-    seed: int
-    rank: int = 0
-    processes: int = 1
-    _shuffled: tuple[int, Tensor] = field(default=(-1, torch.empty(0)), repr=False)
+    `batch_size` counts the rows of all processes; `batches` is the number of steps per epoch.
+    """
 
-    def __post_init__(self):
-        max_batch_size = self.n_rows - self.n_rows % self.processes
-        self.batch_size = min(self.batch_size, max_batch_size)
+    def __init__(self, n_rows: int, batch_size: int, seed: int, rank: int = 0, processes: int = 1):
+        self.n_rows, self.seed, self.rank, self.processes = n_rows, seed, rank, processes
+        self.batch_size = min(batch_size, n_rows - n_rows % processes)
         if not self.batch_size:
-            raise ValueError(
-                f"`train_data` must have at least one row per process ({self.processes}). Got {self.n_rows} instead."
-            )
-
-    @property
-    def batches(self) -> int:
-        """Steps per epoch."""
-        return self.n_rows // self.batch_size
+            rule = f"`train_data` must have at least one row per process ({processes})."
+            raise ValueError(f"{rule} Got {n_rows} instead.")
+        self.batches = n_rows // self.batch_size
+        self._epoch, self._shuffled = -1, torch.empty(0)
 
     def rows(self, step: int) -> Tensor:
         """Rows of this process in step number `step` = 0, 1, ..."""
         epoch, position = divmod(step, self.batches)
-        if self._shuffled[0] != epoch:
+        if self._epoch != epoch:
             generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", epoch))
-            self._shuffled = epoch, torch.randperm(self.n_rows, generator=generator)
+            self._epoch, self._shuffled = epoch, torch.randperm(self.n_rows, generator=generator)
         rows_per_process = self.batch_size // self.processes
         start = position * self.batch_size + self.rank * rows_per_process
-        return self._shuffled[1][start : start + rows_per_process].clone()  # a copy that the caller may change
+        return self._shuffled[start : start + rows_per_process].clone()  # a copy that the caller may change
 
 
 def _cosine(start: float, end: float, fraction: float) -> float:

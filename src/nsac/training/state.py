@@ -3,7 +3,6 @@
 import copy
 import math
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,8 +29,14 @@ class RunState:
         self.train_data, self.validation_data = train_data, validation_data
         self.order = Order(len(train_data), config.batch_size, seed, fabric.global_rank, fabric.world_size)
         self.steps = config.max_steps or config.epochs * self.order.batches
-        self.objective, self.optimiser = fabric.setup(_Objective(model), _optimiser(model, config))
         self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        if not self.trained:
+            raise ValueError("`model` must have a parameter that requires a gradient. Got none instead.")
+        decay = [p for name, p in self.trained.items() if not name.endswith("bias")]
+        others = [p for name, p in self.trained.items() if name.endswith("bias")]
+        groups = [{"params": decay, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        optimiser = torch.optim.AdamW([g for g in groups if g["params"]], lr=config.learning_rate, fused=True)
+        self.objective, self.optimiser = fabric.setup(_Objective(model), optimiser)
         self.average = model if config.ema is None else copy.deepcopy(model).requires_grad_(False)
         averaged = dict(self.average.named_parameters())
         self.averaged = [averaged[name] for name in self.trained]
@@ -46,12 +51,14 @@ class RunState:
         self._buffers = [(m._buffers, name) for m in model.modules() for name, b in m._buffers.items() if b is not None]
         self._before: tuple[Tensor, list[Tensor]] | None = None  # generator and buffers at the start of this step
         self.update_in_progress = False  # the state is inconsistent until the update is complete
+        self.stop_agreed = False  # all processes stop after this step
         model.train()
 
     @property
     def learning_rate(self) -> float:
         """Learning rate of the latest step, or of the first one before it."""
-        return self._learning_rate(max(0, self.step - 1))
+        config, index = self.config, max(0, self.step - 1)
+        return config.learning_rate * learning_rate_factor(index, self.steps, config.warmup, config.schedule)
 
     @property
     def finished(self) -> bool:
@@ -64,25 +71,37 @@ class RunState:
         on_time = self.step > 0 and (self.step % self.config.validate_every == 0 or self.step == self.steps)
         return on_time and not (self.history and self.history[-1]["step"] == self.step)
 
-    def advance(self, check: Callable[[dict[str, float], bool], None]) -> None:
-        """One step. `check(loss_and_parts, gradient_is_finite)` may raise before the update."""
+    def compute_gradient(self) -> tuple[dict[str, float], bool]:
+        """Begin a step: the loss and its parts, and whether the gradient is finite; it is clipped if it is."""
         self._before = self.generator.get_state(), [owner[name].clone() for owner, name in self._buffers]
         batch = self.fabric.to_device(self.train_data.batch(self.order.rows(self.step)))
         self.optimiser.zero_grad()
         loss = self.objective(batch, self.generator)
         self.fabric.backward(loss)
-        gradient_is_finite = self._clip()
-        values = self._fetch(loss)
-        check(values, gradient_is_finite)
+        gradient_is_finite = True
+        try:
+            self.fabric.clip_gradients(self.objective, self.optimiser, max_norm=self.config.clip or math.inf)
+        except RuntimeError as err:  # raised before anything is scaled, so the gradient can still be inspected
+            if "non-finite" not in str(err):
+                raise
+            gradient_is_finite = False
+        parts = getattr(self.model, "parts", {})
+        values = torch.stack([*(part.detach() for part in parts.values()), loss.detach()])  # for one transfer
+        if self.fabric.world_size > 1:
+            values = self.fabric.all_reduce(values)  # the mean
+        return dict(zip((*parts, "loss"), values.tolist(), strict=True)), gradient_is_finite
+
+    def update(self, values: dict[str, float]) -> None:
+        """Complete a step, whose loss and parts are `values`."""
         self.update_in_progress = True
+        self.step += 1
         for group in self.optimiser.param_groups:
-            group["lr"] = self._learning_rate(self.step)
+            group["lr"] = self.learning_rate
         self.optimiser.step()
         if self.config.ema is not None:
-            weight = 1 - ema_decay(self.config.ema, self.step)
+            weight = 1 - ema_decay(self.config.ema, self.step - 1)
             with torch.no_grad():
                 torch._foreach_lerp_(self.averaged, list(self.trained.values()), weight)  # pyright: ignore
-        self.step += 1
         self.values, self.losses = values, [*self.losses[1 - MEDIAN_WINDOW :], abs(values["loss"])]
         self.update_in_progress, self._before = False, None
 
@@ -90,9 +109,8 @@ class RunState:
         """Add a score to the history; the weights are the best if it is the lowest."""
         score = self._score()
         self.update_in_progress = True
-        seconds = time.monotonic() - self.started
         entry = {"step": self.step, "parts": self.values, "validation": score, "learning_rate": self.learning_rate}
-        self.history.append(entry | {"seconds": seconds})
+        self.history.append(entry | {"seconds": time.monotonic() - self.started})
         self.stale += 1
         if score < self.best_score:  # never true of NaN
             self.best, self.best_score, self.best_step, self.stale = _copies(self.average), score, self.step, 0
@@ -141,18 +159,14 @@ class RunState:
 
     def weights_are_finite(self) -> bool:
         """Whether all weights are finite and no update is in progress."""
-        return not self.update_in_progress and _first_not_finite(dict(self.model.named_parameters())) is None
+        return not self.update_in_progress and all(torch.isfinite(p).all() for p in self.model.parameters())
 
     def first_not_finite(self, values: dict[str, float]) -> str:
         """Name of the first quantity that is not finite: a parameter, a part of the loss, or a gradient."""
-        name = _first_not_finite(dict(self.model.named_parameters()))
-        if name is not None:
-            return f"parameter `{name}`"
-        not_finite = [name for name, value in values.items() if not math.isfinite(value)]
-        if not_finite:
-            return "the loss" if not_finite[0] == "loss" else f"`{not_finite[0]}` of the loss"
-        name = _first_not_finite({name: p.grad for name, p in self.trained.items() if p.grad is not None})
-        return "the norm of the gradient" if name is None else f"the gradient of `{name}`"
+        named = {f"parameter `{name}`": p for name, p in self.model.named_parameters()}
+        named |= {"the loss" if n == "loss" else f"`{n}` of the loss": torch.tensor(v) for n, v in values.items()}
+        named |= {f"the gradient of `{name}`": p.grad for name, p in self.trained.items() if p.grad is not None}
+        return next((name for name, t in named.items() if not torch.isfinite(t).all()), "the norm of the gradient")
 
     def agree(self, *flags: bool) -> tuple[bool, ...]:
         """For each flag, whether it is True in any process."""
@@ -206,30 +220,7 @@ class RunState:
         rows = [len(self.train_data), len(self.validation_data)]
         return {"config": self.config.key, "seed": self.seed, "rows": rows, "processes": self.fabric.world_size}
 
-    def _learning_rate(self, step: int) -> float:
-        factor = learning_rate_factor(step, self.steps, self.config.warmup, self.config.schedule)
-        return self.config.learning_rate * factor
-
-    def _clip(self) -> bool:
-        """Clip the gradient, if it is finite."""
-        try:
-            self.fabric.clip_gradients(self.objective, self.optimiser, max_norm=self.config.clip or math.inf)
-        except RuntimeError as err:  # raised before anything is scaled, so the gradient can still be inspected
-            if "non-finite" not in str(err):
-                raise
-            return False
-        return True
-
-    def _fetch(self, loss: Tensor) -> dict[str, float]:
-        """Loss and parts as numbers, in one transfer; means over processes."""
-        parts = getattr(self.model, "parts", {})
-        values = torch.stack([*(part.detach() for part in parts.values()), loss.detach()])
-        if self.fabric.world_size > 1:
-            values = self.fabric.all_reduce(values)
-        return dict(zip((*parts, "loss"), values.tolist(), strict=True))
-
     def _gather(self, tensor: Tensor) -> Tensor:
-        """The tensors of all processes, (processes, ...)."""
         # A sum with zeros, because Fabric's `all_gather` calls a function that torch has deprecated.
         rank, processes, device = self.fabric.global_rank, self.fabric.world_size, self.fabric.device
         gathered = torch.zeros(processes, *tensor.shape, dtype=tensor.dtype, device=device)
@@ -248,18 +239,7 @@ class _Objective(nn.Module):
         return self.model.loss(batch, generator)  # type: ignore[operator]
 
 
-def _optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    if not trained:
-        raise ValueError("`model` must have a parameter that requires a gradient. Got none instead.")
-    decay = [p for name, p in trained if not name.endswith("bias")]
-    others = [p for name, p in trained if name.endswith("bias")]
-    groups = [{"params": decay, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=config.learning_rate, fused=True)
-
-
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
@@ -271,10 +251,6 @@ def _copies(model: nn.Module) -> dict[str, Tensor]:
 def _load(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     for name, tensor in _tensors(model).items():
         tensor.copy_(tensors[name])
-
-
-def _first_not_finite(tensors: dict[str, Tensor]) -> str | None:
-    return next((name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()), None)
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

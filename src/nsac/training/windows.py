@@ -60,9 +60,10 @@ class WindowData:
     ):
         self.values, self.ends, self.lookback, self.horizon = values, ends, lookback, horizon
         self.targets, self.change_std, self.calendar, self.season = list(targets), change_std, calendar, season
-        self.bounds, self.roughness, self.interpolate = bounds, roughness, interpolate
+        self.complete, self.roughness, self.interpolate = bounds is None, roughness, interpolate
+        self._start, self._stop = bounds or torch.tensor([[0], [len(values)]]).expand(2, len(values))
         self._target = values[:, self.targets]
-        if bounds is None:
+        if self.complete:
             self._check_complete()
             self._views = values.unfold(0, lookback, 1)  # (rows - lookback + 1, inputs, lookback), no copy
 
@@ -73,7 +74,7 @@ class WindowData:
         """Windows of the same series that end elsewhere."""
         other = copy.copy(self)
         other.ends = ends
-        if other.bounds is None:
+        if other.complete:
             other._check_complete()
         return other
 
@@ -98,15 +99,11 @@ class WindowData:
     def future(self, end: Tensor) -> Tensor:
         """Observed values after these rows, (B, horizon, targets); NaN where they are not known."""
         ahead = end[:, None] + torch.arange(1, self.horizon + 1)
-        values = self._targets_at(ahead)
-        if self.bounds is None:
-            return values
-        stop = self.bounds[1][end, None]
-        return values.masked_fill((ahead >= stop)[..., None], torch.nan)
+        return self._targets_at(ahead).masked_fill((ahead >= self._stop[end, None])[..., None], torch.nan)
 
     def _past(self, end: Tensor) -> Tensor:
         """Inputs up to these rows, (B, lookback, inputs)."""
-        if self.bounds is None:
+        if self.complete:
             return self._views[end - self.lookback + 1].mT
         back = self._back(end)
         x = self.values[back.clamp(min=0)].masked_fill(self._before_start(back, end), torch.nan)
@@ -114,24 +111,17 @@ class WindowData:
 
     def _last_and_unit(self, end: Tensor) -> tuple[Tensor, Tensor]:
         """See `last_and_unit`, of the windows that end at these rows."""
-        if self.bounds is None and self.roughness is None:
+        if self.complete and self.roughness is None:
             return self._targets_at(end[:, None]), self.change_std  # nothing is missing: one row is enough
         back = self._back(end)
-        past = self._targets_at(back)
-        if self.bounds is not None:
-            past = past.masked_fill(self._before_start(back, end), torch.nan)
+        past = self._targets_at(back).masked_fill(self._before_start(back, end), torch.nan)
         return last_and_unit(past, self.change_std, self.roughness)
 
     def _season_before(self, end: Tensor, last: Tensor) -> Tensor:
-        """Targets one season (or the least number of whole seasons) before each lead time; the last value if unknown.
-
-        The result has shape (B, horizon, targets).
-        """
+        """Targets whole seasons before each lead time, as few as possible; the last value where they are not known."""
         steps = torch.arange(self.horizon)
         before = end[:, None] + 1 + steps - self.season * (1 + torch.div(steps, self.season, rounding_mode="floor"))
         values = self._targets_at(before)
-        if self.bounds is None:
-            return values
         return torch.where(self._before_start(before, end) | values.isnan(), last, values)
 
     def _back(self, end: Tensor) -> Tensor:
@@ -141,8 +131,7 @@ class WindowData:
         return self._target[rows.clamp(0, len(self._target) - 1)]
 
     def _before_start(self, rows: Tensor, end: Tensor) -> Tensor:  # b l -> b l 1
-        assert self.bounds is not None
-        return (rows < self.bounds[0][end, None])[..., None]
+        return (rows < self._start[end, None])[..., None]
 
     def _check_complete(self) -> None:
         """Refuse windows that would begin before the first row or end after the last one."""
@@ -158,10 +147,7 @@ class WindowData:
 def last_and_unit(past: Tensor, change_std: Tensor, roughness: float | None = None) -> tuple[Tensor, Tensor]:
     """Last known values, (B, 1, targets), and the unit of changes from them, (horizon, targets) or with a batch axis.
 
-    Args:
-        past: (B, lookback, targets), windows of the targets; NaN where a value is missing.
-        change_std: (horizon, targets), typical change at each lead time.
-        roughness: see `WindowData`.
+    `past` has the windows of the targets, (B, lookback, targets), NaN where a value is missing; see `WindowData`.
     """
     past = interpolate_missing(past)
     last = past[:, -1:]
@@ -191,14 +177,10 @@ def window_ends(segments: np.ndarray, history: int, horizon: int, complete: np.n
         complete: (rows,), False where a row may be in no window, for instance because a value is missing.
     """
     span = history + horizon
-    breaks = np.zeros(len(segments), dtype=np.int64)
-    breaks[1:] = segments[1:] != segments[:-1]
-    if complete is not None:
-        breaks = breaks + 2 * ~complete  # an incomplete row counts even as the first of a window
-    if len(segments) < span:
-        return torch.empty(0, dtype=torch.long)
-    total = np.concatenate([[0], np.cumsum(breaks)])
     first = np.arange(len(segments) - span + 1)
-    inside = total[first + span] - total[first]  # breaks anywhere in the window
-    inside -= np.concatenate([[0], np.diff(segments) != 0])[first].astype(np.int64)  # one at its start is no break
-    return torch.from_numpy(first[inside == 0] + history - 1)
+    stretch = np.concatenate([[0], np.cumsum(segments[1:] != segments[:-1])])
+    inside = stretch[first + span - 1] == stretch[first]
+    if complete is not None:
+        excluded = np.concatenate([[0], np.cumsum(~complete)])  # among the rows before each one
+        inside &= excluded[first + span] == excluded[first]
+    return torch.from_numpy(first[inside] + history - 1)
