@@ -12,8 +12,8 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from nsac.training import DivergedError, Interrupted, TrainConfig, train
+from nsac.training.config import ema_decay
 from nsac.training.loop import DeferredInterrupt
-from nsac.training.schedule import ema_decay
 from support.training_problems import Line, Table, bits, same
 
 SHORT = TrainConfig(max_steps=40, batch_size=16, validate_every=10, learning_rate=0.03)

@@ -12,23 +12,20 @@ from nsac._checks import check_choice, check_finite, check_int, check_known, che
 from nsac.layers import Draws
 from nsac.methods.problem import AbstractProblem, Kind
 from nsac.models.encoder import Batch
-from nsac.training import Data, Progress, TrainConfig, TrainResult, train
+from nsac.training import Data, TrainConfig, TrainResult, train
 from nsac.training.data import check_rows
+from nsac.training.progress import Report
 from nsac.uncertainty import Prediction
 
-LEARNER_SEED_STEP = 1000
-"""Difference between the seeds of two learners of one method."""
+LEARNER_SEED_STEP = 1000  # difference between the seeds of two learners of one method
 
 
 class AbstractMethod(nn.Module, ABC):
     """An uncertainty method. Parameters and buffers are its whole state."""
 
-    name: ClassVar[str]
-    """its name in the registry"""
-    has_epistemic: ClassVar[bool]
-    """whether its epistemic variance can differ from 0"""
-    kinds: ClassVar[tuple[Kind, ...]] = ("table", "series", "windows", "frames")
-    """kinds of data it supports"""
+    name: ClassVar[str]  # its name in the registry
+    has_epistemic: ClassVar[bool]  # whether its epistemic variance can differ from 0
+    kinds: ClassVar[tuple[Kind, ...]] = ("table", "series", "windows", "frames")  # kinds of data it supports
 
     def __init__(self, problem: AbstractProblem):
         super().__init__()
@@ -73,8 +70,7 @@ class AbstractMethod(nn.Module, ABC):
 class AbstractTrainable(AbstractMethod):
     """A method that is trained by gradient descent."""
 
-    parts: dict[str, Tensor] = {}
-    """named parts of the latest loss, detached; replaced by every loss"""
+    parts: dict[str, Tensor] = {}  # named parts of the latest loss, detached; replaced by every loss
 
     @abstractmethod
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
@@ -128,18 +124,11 @@ def fit(
     *,
     seed: int = 0,
     checkpoint: str | Path | None = None,
-    report: Callable[[Progress], None] | None = None,
+    report: Report | None = None,
 ) -> list[TrainResult]:
     """Fit a method in place. A solved method takes one call; every learner of a trainable one has its own training run.
 
-    Args:
-        method: one of `METHODS`.
-        train_data: training rows.
-        validation_data: rows for the choice of weights and penalties.
-        config: hyperparameters of training.
-        seed: fixes data order and noise.
-        checkpoint: folder for checkpoints; an interrupted run resumes from there.
-        report: called after each step.
+    The other arguments are those of `nsac.training.train`; a solved method does not use them.
 
     Returns:
         One result per learner; empty for a solved method.

@@ -8,8 +8,7 @@ from nsac.methods.base import AbstractProblem, AbstractSolved, method
 from nsac.models.encoder import Batch
 from nsac.training import Data, batches
 
-BINS = 200
-"""Bins of query time, for series, between the first and the last query time in training."""
+BINS = 200  # bins of query time, for series, between the first and the last query time in training
 
 
 class _AbstractBaseline(AbstractSolved):

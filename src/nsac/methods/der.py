@@ -12,8 +12,7 @@ from nsac.methods.base import AbstractProblem, AbstractTrainable, method
 from nsac.models import Head, Trunk
 from nsac.models.encoder import Batch
 
-EVIDENCE_MIN = 1e-3
-"""Added to the evidence: without it, gradients of its logarithms are unbounded."""
+EVIDENCE_MIN = 1e-3  # added to the evidence: without it, gradients of its logarithms are unbounded
 
 
 def nig_nll(gamma: Tensor, nu: Tensor, alpha: Tensor, beta: Tensor, y: Tensor) -> Tensor:

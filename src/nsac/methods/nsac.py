@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from nsac.models import Network
 from nsac.models.encoder import Batch, Encoded
 from nsac.training import Data, batches
 
+Objective = Literal["novelty", "paper"]
 FLOAT_COLUMNS = ("x", "y", "calendar")
 """Columns of a batch that are converted to the precision of the weights; others keep theirs."""
 
@@ -42,14 +43,10 @@ class NSACMethod(AbstractTrainable):
     has_epistemic = True
 
     def __init__(
-        self,
-        problem: AbstractProblem,
-        seed: int = 0,
-        objective: Literal["novelty", "paper"] = "novelty",
-        reg_weight: float | None = None,
+        self, problem: AbstractProblem, seed: int = 0, objective: Objective = "novelty", reg_weight: float | None = None
     ):
         super().__init__(problem)
-        check_choice("objective", objective, ("novelty", "paper"))
+        check_choice("objective", objective, get_args(Objective))
         if objective == "novelty" and reg_weight is not None:
             raise ValueError(
                 f"`reg_weight` must be None with objective='novelty'. Got {reg_weight} instead. "

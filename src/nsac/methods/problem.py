@@ -19,8 +19,7 @@ from nsac.models.windows import amplitude, interpolate_missing
 
 Kind = Literal["table", "series", "windows", "frames"]
 
-MAX_SIZE = 100_000
-"""Largest size that a stored problem may have."""
+MAX_SIZE = 100_000  # largest size that a stored problem may have
 
 
 @dataclass(frozen=True)
@@ -28,17 +27,12 @@ class AbstractProblem(ABC):
     """Sizes of inputs and outputs, and of the network."""
 
     kind: ClassVar[Kind]
-    has_query_axis: ClassVar[bool] = False
-    """whether a row has several queries, each with its own outputs"""
+    has_query_axis: ClassVar[bool] = False  # whether a row has several queries, each with its own outputs
 
-    input_dim: int
-    """numeric columns, features of an observation, variables of a window, or channels of a frame"""
-    output_dim: int
-    """numbers to predict per row, or per query time"""
-    missing_targets: bool = False
-    """whether targets may be NaN; likelihoods ignore those entries"""
-    network: NetworkConfig = field(default_factory=NetworkConfig)
-    """sizes of the network, the same for every method"""
+    input_dim: int  # numeric columns, features of an observation, variables of a window, or channels of a frame
+    output_dim: int  # numbers to predict per row, or per query time
+    missing_targets: bool = False  # whether targets may be NaN; likelihoods ignore those entries
+    network: NetworkConfig = field(default_factory=NetworkConfig)  # sizes of the network, the same for every method
 
     def __post_init__(self):
         check_int("input_dim", self.input_dim, minimum=0 if getattr(self, "categories", ()) else 1)
@@ -68,14 +62,10 @@ class TableProblem(AbstractProblem):
 
     kind = "table"
 
-    categories: tuple[int, ...] = ()
-    """number of categories of each categorical column"""
-    missing: bool = False
-    """whether numbers may be missing (NaN)"""
-    tokens: Literal["slots", "features"] = "slots"
-    """learned mixtures of all features, or one token per feature"""
-    columns: tuple[int, ...] = ()
-    """positions of the numeric columns in use, if not all are"""
+    categories: tuple[int, ...] = ()  # number of categories of each categorical column
+    missing: bool = False  # whether numbers may be missing (NaN)
+    tokens: Literal["slots", "features"] = "slots"  # learned mixtures of all features, or one token per feature
+    columns: tuple[int, ...] = ()  # positions of the numeric columns in use, if not all are
 
     def _check(self) -> None:
         check_choice("tokens", self.tokens, ("slots", "features"))
@@ -108,14 +98,10 @@ class WindowProblem(AbstractProblem):
 
     kind = "windows"
 
-    lookback: int = 1
-    """steps of a window"""
-    calendar_dim: int = 0
-    """numbers that describe the time of the forecast"""
-    missing: bool = False
-    """whether values may be missing (NaN)"""
-    skip: bool = False
-    """whether the head also reads the window linearly"""
+    lookback: int = 1  # steps of a window
+    calendar_dim: int = 0  # numbers that describe the time of the forecast
+    missing: bool = False  # whether values may be missing (NaN)
+    skip: bool = False  # whether the head also reads the window linearly
     amplitudes: tuple[float, ...] = ()
     """typical amplitude of each variable; if given, differences are scaled by the amplitude within the window"""
     targets: tuple[int, ...] = ()
@@ -162,8 +148,7 @@ class SeriesProblem(AbstractProblem):
     kind = "series"
     has_query_axis = True
 
-    time_scale: float = 1.0
-    """characteristic time scale: about the length of an observed window"""
+    time_scale: float = 1.0  # characteristic time scale: about the length of an observed window
 
     def _check(self) -> None:
         check_positive("time_scale", self.time_scale)
@@ -178,12 +163,9 @@ class FrameProblem(AbstractProblem):
 
     kind = "frames"
 
-    frames: int = 1
-    """images of a sequence"""
-    stack: str = "plain"
-    """convolutions, see `nsac.models.frames.STACKS`"""
-    size: tuple[int, int] | None = None
-    """height and width, required by all stacks but the plain one"""
+    frames: int = 1  # images of a sequence
+    stack: str = "plain"  # convolutions, see `nsac.models.frames.STACKS`
+    size: tuple[int, int] | None = None  # height and width, required by all stacks but the plain one
 
     def _check(self) -> None:
         check_int("frames", self.frames)

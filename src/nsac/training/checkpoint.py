@@ -11,8 +11,7 @@ from torch import Tensor
 from nsac._io import write_atomic
 
 FORMAT, VERSION = "nsac-checkpoint", "1"
-KEEP = 2
-"""Checkpoints in the folder: if the newest is damaged there is one to go back to."""
+KEEP = 2  # checkpoints in the folder: if the newest is damaged there is one to go back to
 
 
 class CheckpointError(ValueError):
@@ -41,17 +40,13 @@ def write_checkpoint(folder: Path, snapshot: Snapshot) -> Path:
     return path
 
 
-def latest_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint, or None if there is none yet."""
+def latest_checkpoint(folder: Path, sweep: bool = False) -> Path | None:
+    """The newest checkpoint, or None if there is none yet; `sweep` removes what a killed run left half-written."""
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"`checkpoint` must be a folder. {folder} is a file. Name a folder, new or old.")
-    return (_checkpoints(folder) or [None])[-1]
-
-
-def sweep(folder: Path) -> None:
-    """Remove what a killed run left half-written."""
-    for temporary in folder.glob("step-*.tmp"):
+    for temporary in folder.glob("step-*.tmp") if sweep else ():
         temporary.unlink(missing_ok=True)
+    return (_checkpoints(folder) or [None])[-1]
 
 
 def read_checkpoint(path: Path) -> Snapshot:

@@ -1,7 +1,8 @@
-"""Hyperparameters of a training run."""
+"""Hyperparameters of a training run, and the learning rate and the decay of the average at each step."""
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
@@ -10,6 +11,8 @@ from nsac._checks import check_choice, check_int, check_positive
 
 Schedule = Literal["cosine", "one-cycle"]
 Precision = Literal["32-true", "64-true", "bf16-mixed"]
+ONE_CYCLE_START, ONE_CYCLE_END = 1 / 25, 1e-4 / 25
+"""Learning rate at both ends of `"one-cycle"` over its peak, as in `torch.optim.lr_scheduler.OneCycleLR`."""
 
 
 @dataclass(frozen=True)
@@ -92,3 +95,25 @@ class TrainConfig:
         """Hash of the fields: the same on every machine, and different for different configs."""
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def learning_rate_factor(step: int, steps: int, warmup: float, schedule: str) -> float:
+    """Learning rate over its peak in step number `step` = 0, ..., `steps` - 1."""
+    if schedule == "one-cycle":
+        peak = warmup * steps - 1
+        if step < peak:
+            return _cosine(ONE_CYCLE_START, 1.0, step / peak)
+        return _cosine(1.0, ONE_CYCLE_END, (step - peak) / (steps - 1 - peak))
+    warmup_steps = warmup * steps
+    if step < warmup_steps:
+        return (step + 1) / (warmup_steps + 1)
+    return _cosine(1.0, 0.0, (step - warmup_steps) / (steps - warmup_steps))
+
+
+def ema_decay(decay: float, updates: int) -> float:
+    """Decay of the averaged weights after `updates` updates: it grows, so that initial weights are forgotten."""
+    return min(decay, (1 + updates) / (10 + updates)) if updates else 0.0
+
+
+def _cosine(start: float, end: float, fraction: float) -> float:
+    return end + (start - end) / 2 * (1 + math.cos(math.pi * fraction))

@@ -7,7 +7,6 @@ import signal
 import statistics
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -16,21 +15,20 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from nsac.training.checkpoint import CheckpointError, latest_checkpoint, read_checkpoint, sweep, write_checkpoint
+from nsac.training.checkpoint import CheckpointError, latest_checkpoint, read_checkpoint, write_checkpoint
 from nsac.training.config import TrainConfig
 from nsac.training.data import Data, check_rows
-from nsac.training.progress import Progress
+from nsac.training.progress import Progress, Report
 from nsac.training.state import RunState
 
-MIN_LOSSES_FOR_MEDIAN = 10
-"""Number of losses from which on a loss is compared with their median."""
+MIN_LOSSES_FOR_MEDIAN = 10  # number of losses from which on a loss is compared with their median
 
 
 class Trainable(Protocol):
     """The interface of an `nn.Module` that can be trained.
 
-    `generator` must be the only source of randomness; it is on the device of the batch. Modules that use torch's global
-    random state, such as `nn.Dropout`, do not resume bit for bit.
+    `generator`, on the device of the batch, must be the only source of randomness: a run with `nn.Dropout`, which uses
+    torch's global random state, does not resume bit for bit.
     """
 
     @property
@@ -74,7 +72,7 @@ def train(
     *,
     seed: int = 0,
     checkpoint: str | Path | None = None,
-    report: Callable[[Progress], None] | None = None,
+    report: Report | None = None,
 ) -> TrainResult:
     """Train `model` in place; it ends with the weights of the best validation score, on the training device.
 
@@ -136,9 +134,7 @@ def train(
         return TrainResult(state.step, state.best_score, state.best_step, state.history, state.step < state.steps)
 
 
-def _run_steps(
-    state: RunState, folder: Path | None, report: Callable[[Progress], None] | None, interrupt: "DeferredInterrupt"
-) -> None:
+def _run_steps(state: RunState, folder: Path | None, report: Report | None, interrupt: "DeferredInterrupt") -> None:
     saved = time.monotonic()
     while True:
         if state.validation_due:  # before the step: a run can be stopped between a step and its validation
@@ -188,9 +184,7 @@ def _save(state: RunState, folder: Path | None) -> None:
 def _resume(state: RunState, folder: Path | None) -> None:
     if folder is None:
         return
-    if state.fabric.is_global_zero:
-        sweep(folder)
-    path = latest_checkpoint(folder)
+    path = latest_checkpoint(folder, sweep=state.fabric.is_global_zero)
     if path is not None:
         snapshot = read_checkpoint(path)
         try:
@@ -208,14 +202,13 @@ class DeferredInterrupt:
     Outside the main thread, where Python allows no signal handlers, it does nothing.
     """
 
-    requested = False
+    requested, _previous = False, None
 
     def __enter__(self) -> "DeferredInterrupt":
-        self._previous = None
         if threading.current_thread() is threading.main_thread():
             self._previous = signal.getsignal(signal.SIGINT)
-            if self._previous is not None:  # None: not set from Python, so it could not be restored
-                signal.signal(signal.SIGINT, self._on_signal)
+        if self._previous is not None:  # None: not set from Python, so it could not be restored
+            signal.signal(signal.SIGINT, self._on_signal)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:

@@ -22,17 +22,16 @@ class Progress:
     learning_rate: float  # of this step
 
 
+Report = Callable[[Progress], None]
+
+
+@dataclass
 class ProgressBar:
-    """A progress bar with loss, validation score, learning rate and remaining time; silent if not on a terminal.
+    """A progress bar with loss, validation score, learning rate and remaining time; silent if not on a terminal."""
 
-    Args:
-        console: console to draw on; the terminal by default.
-        description: text before the bar.
-    """
-
-    def __init__(self, console: "Console | None" = None, description: str = "training"):
-        self.console, self.description = console, description
-        self._bar = self._task = None
+    console: "Console | None" = None  # console to draw on; the terminal by default
+    description: str = "training"  # text before the bar
+    _bar = _task = None
 
     def __enter__(self) -> "ProgressBar":
         from rich.console import Console
@@ -63,11 +62,10 @@ class ProgressBar:
         self._bar.update(self._task, completed=progress.step, note=f"{note}lr {progress.learning_rate:.1e}")
 
 
-def log_jsonl(path: str | Path) -> Callable[[Progress], None]:
-    """A callback that appends one JSON object per step to a file.
+def log_jsonl(path: str | Path) -> Report:
+    """A callback that appends one JSON object per step to a file: `Progress`, and `time` in seconds since 1970.
 
-    The fields are those of `Progress`, and `time` in seconds since 1970. Numbers that are not finite become null. A
-    resumed run appends to the file: if a step has two lines, the later one is valid.
+    Numbers that are not finite become null. If a step has two lines, because the run resumed, the later one is valid.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +79,7 @@ def log_jsonl(path: str | Path) -> Callable[[Progress], None]:
     return report
 
 
-def together(*reports: Callable[[Progress], None]) -> Callable[[Progress], None]:
+def together(*reports: Report) -> Report:
     """Several callbacks as one."""
 
     def report(progress: Progress) -> None:

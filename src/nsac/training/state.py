@@ -9,14 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from nsac.training.checkpoint import CheckpointError, Snapshot
-from nsac.training.config import TrainConfig
-from nsac.training.data import Data
-from nsac.training.schedule import Order, derive_seed, ema_decay, learning_rate_factor
+from nsac.training.config import TrainConfig, ema_decay, learning_rate_factor
+from nsac.training.data import Data, Order, derive_seed
 
 FACTS = ("step", "best_step", "best_score", "history", "stale", "losses", "values")
 """Attributes of a run that a snapshot contains as plain data."""
-MEDIAN_WINDOW = 100
-"""Number of latest losses whose median a loss is compared with."""
+MEDIAN_WINDOW = 100  # number of latest losses whose median a loss is compared with
 
 
 class RunState:
@@ -105,20 +103,12 @@ class RunState:
         self.values, self.losses = values, [*self.losses[1 - MEDIAN_WINDOW :], abs(values["loss"])]
         self.update_in_progress, self._before = False, None
 
-    def validate(self) -> None:
-        """Add a score to the history; the weights are the best if it is the lowest."""
-        score = self._score()
-        self.update_in_progress = True
-        entry = {"step": self.step, "parts": self.values, "validation": score, "learning_rate": self.learning_rate}
-        self.history.append(entry | {"seconds": time.monotonic() - self.started})
-        self.stale += 1
-        if score < self.best_score:  # never true of NaN
-            self.best, self.best_score, self.best_step, self.stale = _copies(self.average), score, self.step, 0
-        self.update_in_progress = False
-
     @torch.no_grad()
-    def _score(self) -> float:
-        """Negative log-likelihood per validation entry. The noise of a row is fixed, so scores are comparable."""
+    def validate(self) -> None:
+        """Score the average by its negative log-likelihood per validation entry, and keep it if that is the lowest.
+
+        The noise of a row is fixed, so scores are comparable.
+        """
         fabric, data = self.fabric, self.validation_data
         if self.average is not self.model:
             for mean, new in zip(self.average.buffers(), self.model.buffers(), strict=True):
@@ -138,7 +128,14 @@ class RunState:
         if fabric.world_size > 1:
             sums = torch.stack([total, total.new_tensor(count)]).to(fabric.device)
             total, count = fabric.all_reduce(sums, reduce_op="sum")
-        return float(total / count)
+        score = float(total / count)
+        self.update_in_progress = True
+        entry = {"step": self.step, "parts": self.values, "validation": score, "learning_rate": self.learning_rate}
+        self.history.append(entry | {"seconds": time.monotonic() - self.started})
+        self.stale += 1
+        if score < self.best_score:  # never true of NaN
+            self.best, self.best_score, self.best_step, self.stale = _copies(self.average), score, self.step, 0
+        self.update_in_progress = False
 
     def load_best(self) -> None:
         """Load the best weights into the model."""
@@ -180,7 +177,13 @@ class RunState:
         facts = self._origin() | {name: getattr(self, name) for name in FACTS}
         facts["epoch"], facts["position"] = divmod(self.step, self.order.batches)
         facts["seconds"] = time.monotonic() - self.started
-        tensors = {f"generator/{rank}": noise for rank, noise in enumerate(self._gather(self.generator.get_state()))}
+        # Gathered by a sum with zeros, because Fabric's `all_gather` calls a function that torch has deprecated.
+        own, processes, device = self.generator.get_state(), self.fabric.world_size, self.fabric.device
+        noise = torch.zeros(processes, *own.shape, dtype=own.dtype, device=device)
+        noise[self.fabric.global_rank] = own.to(device)
+        if processes > 1:
+            noise = self.fabric.all_reduce(noise, reduce_op="sum")
+        tensors = {f"generator/{rank}": state for rank, state in enumerate(noise)}
         tensors |= {f"model/{name}": tensor for name, tensor in _tensors(self.model).items()}
         tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
         if self.config.ema is not None:
@@ -219,13 +222,6 @@ class RunState:
         """Identity of a run; a checkpoint of another run is refused."""
         rows = [len(self.train_data), len(self.validation_data)]
         return {"config": self.config.key, "seed": self.seed, "rows": rows, "processes": self.fabric.world_size}
-
-    def _gather(self, tensor: Tensor) -> Tensor:
-        # A sum with zeros, because Fabric's `all_gather` calls a function that torch has deprecated.
-        rank, processes, device = self.fabric.global_rank, self.fabric.world_size, self.fabric.device
-        gathered = torch.zeros(processes, *tensor.shape, dtype=tensor.dtype, device=device)
-        gathered[rank] = tensor.to(device)
-        return self.fabric.all_reduce(gathered, reduce_op="sum") if processes > 1 else gathered
 
 
 class _Objective(nn.Module):

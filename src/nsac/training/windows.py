@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -12,60 +13,47 @@ from nsac.models.windows import MIN_RELATIVE_AMPLITUDE, interpolate_missing
 
 RECENT_DIVISOR = 4
 """The recent roughness of a target is that of the last `lookback // RECENT_DIVISOR` steps of its window."""
-MIN_CHANGE = 1e-6
-"""Smallest typical change, in standard deviations of the target."""
+MIN_CHANGE = 1e-6  # smallest typical change, in standard deviations of the target
 
 W = TypeVar("W", bound="WindowData")
 
 
+@dataclass(eq=False, repr=False)
 class WindowData:
     """Forecasting windows of series that are stored once.
 
     The target is the change from the last known value, in units of its typical change at each lead time. A batch holds
     `x`, (B, lookback, inputs); `y`, (B, horizon * targets), NaN where the target was not observed; `persistence` and
     `seasonal`, the forecasts of these baselines in the unit of `y`; and `calendar`.
-
-    Args:
-        values: (rows, inputs), standardised; NaN where a value is missing, which needs `bounds`.
-        ends: forecast origins, the last row of each window. Without `bounds` windows are complete: take the origins
-            from `window_ends` with a history of at least `lookback` and `season`.
-        lookback: rows of a window.
-        horizon: rows to predict.
-        targets: columns to predict.
-        change_std: (horizon, targets), typical change at each lead time; `typical_change` of the training windows.
-        calendar: (rows, features), known in advance of the forecast.
-        season: rows of a season; 0 for none.
-        bounds: first row, and first row after the end, of the regular stretch that each row belongs to, (rows,) both.
-            What a window would see outside its stretch is NaN; its targets must have a known value in the lookback.
-            None for complete windows, which are views.
-        roughness: typical root mean square step of a target. If given, the unit of `y` grows with the square root of
-            the target's recent roughness over this one.
-        interpolate: fill missing values of `x`, for a model without missing values.
     """
 
-    def __init__(
-        self,
-        values: Tensor,
-        ends: Tensor,
-        lookback: int,
-        horizon: int,
-        targets: Sequence[int],
-        change_std: Tensor,
-        calendar: Tensor | None = None,
-        season: int = 0,
-        *,
-        bounds: tuple[Tensor, Tensor] | None = None,
-        roughness: float | None = None,
-        interpolate: bool = False,
-    ):
-        self.values, self.ends, self.lookback, self.horizon = values, ends, lookback, horizon
-        self.targets, self.change_std, self.calendar, self.season = list(targets), change_std, calendar, season
-        self.complete, self.roughness, self.interpolate = bounds is None, roughness, interpolate
-        self._start, self._stop = bounds or torch.tensor([[0], [len(values)]]).expand(2, len(values))
-        self._target = values[:, self.targets]
-        if self.complete:
+    values: Tensor  # (rows, inputs), standardised; NaN where a value is missing, which needs `bounds`
+    ends: Tensor
+    """forecast origins, the last row of each window. Without `bounds` windows are complete: take the origins from
+    `window_ends` with a history of at least `lookback` and `season`"""
+    lookback: int  # rows of a window
+    horizon: int  # rows to predict
+    targets: Sequence[int]  # columns to predict
+    change_std: Tensor  # (horizon, targets), typical change at each lead time; `typical_change` of the training windows
+    calendar: Tensor | None = None  # (rows, features), known in advance of the forecast
+    season: int = 0  # rows of a season; 0 for none
+    _: KW_ONLY
+    bounds: tuple[Tensor, Tensor] | None = None
+    """first row, and first row after the end, of the regular stretch that each row belongs to, (rows,) both. What a
+    window would see outside its stretch is NaN; its targets must have a known value in the lookback. None for complete
+    windows, which are views"""
+    roughness: float | None = None
+    """typical root mean square step of a target. If given, the unit of `y` grows with the square root of the target's
+    recent roughness over this one"""
+    interpolate: bool = False  # fill missing values of `x`, for a model without missing values
+
+    def __post_init__(self):
+        rows = len(self.values)
+        self._start, self._stop = self.bounds or torch.tensor([[0], [rows]]).expand(2, rows)
+        self._target, self._back = self.values[:, list(self.targets)], torch.arange(1 - self.lookback, 1)
+        if self.bounds is None:
             self._check_complete()
-            self._views = values.unfold(0, lookback, 1)  # (rows - lookback + 1, inputs, lookback), no copy
+            self._views = self.values.unfold(0, self.lookback, 1)  # (rows - lookback + 1, inputs, lookback), no copy
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -74,7 +62,7 @@ class WindowData:
         """Windows of the same series that end elsewhere."""
         other = copy.copy(self)
         other.ends = ends
-        if other.complete:
+        if other.bounds is None:
             other._check_complete()
         return other
 
@@ -98,40 +86,33 @@ class WindowData:
 
     def future(self, end: Tensor) -> Tensor:
         """Observed values after these rows, (B, horizon, targets); NaN where they are not known."""
-        ahead = end[:, None] + torch.arange(1, self.horizon + 1)
-        return self._targets_at(ahead).masked_fill((ahead >= self._stop[end, None])[..., None], torch.nan)
+        return self._at(self._target, end, torch.arange(1, self.horizon + 1))
 
     def _past(self, end: Tensor) -> Tensor:
         """Inputs up to these rows, (B, lookback, inputs)."""
-        if self.complete:
+        if self.bounds is None:
             return self._views[end - self.lookback + 1].mT
-        back = self._back(end)
-        x = self.values[back.clamp(min=0)].masked_fill(self._before_start(back, end), torch.nan)
+        x = self._at(self.values, end, self._back)
         return interpolate_missing(x) if self.interpolate else x
 
     def _last_and_unit(self, end: Tensor) -> tuple[Tensor, Tensor]:
         """See `last_and_unit`, of the windows that end at these rows."""
-        if self.complete and self.roughness is None:
-            return self._targets_at(end[:, None]), self.change_std  # nothing is missing: one row is enough
-        back = self._back(end)
-        past = self._targets_at(back).masked_fill(self._before_start(back, end), torch.nan)
-        return last_and_unit(past, self.change_std, self.roughness)
+        if self.bounds is None and self.roughness is None:
+            return self._target[end[:, None]], self.change_std  # nothing is missing: one row is enough
+        return last_and_unit(self._at(self._target, end, self._back), self.change_std, self.roughness)
 
     def _season_before(self, end: Tensor, last: Tensor) -> Tensor:
         """Targets whole seasons before each lead time, as few as possible; the last value where they are not known."""
         steps = torch.arange(self.horizon)
-        before = end[:, None] + 1 + steps - self.season * (1 + torch.div(steps, self.season, rounding_mode="floor"))
-        values = self._targets_at(before)
-        return torch.where(self._before_start(before, end) | values.isnan(), last, values)
+        seasons = 1 + torch.div(steps, self.season, rounding_mode="floor")
+        values = self._at(self._target, end, 1 + steps - self.season * seasons)
+        return torch.where(values.isnan(), last, values)
 
-    def _back(self, end: Tensor) -> Tensor:
-        return end[:, None] + torch.arange(1 - self.lookback, 1)
-
-    def _targets_at(self, rows: Tensor) -> Tensor:  # b l -> b l t
-        return self._target[rows.clamp(0, len(self._target) - 1)]
-
-    def _before_start(self, rows: Tensor, end: Tensor) -> Tensor:  # b l -> b l 1
-        return (rows < self._start[end, None])[..., None]
+    def _at(self, values: Tensor, end: Tensor, offsets: Tensor) -> Tensor:
+        """Values at offsets from these rows, (B, offsets, columns); NaN outside the stretch that a row belongs to."""
+        rows = end[:, None] + offsets
+        outside = (rows < self._start[end, None]) | (rows >= self._stop[end, None])
+        return values[rows.clamp(0, len(values) - 1)].masked_fill(outside[..., None], torch.nan)
 
     def _check_complete(self) -> None:
         """Refuse windows that would begin before the first row or end after the last one."""
