@@ -24,7 +24,7 @@ class AbstractMethod(nn.Module, ABC):
     """An uncertainty method. Parameters and buffers are its whole state."""
 
     name: ClassVar[str]  # its name in the registry
-    has_epistemic: ClassVar[bool]  # whether its epistemic variance can differ from 0
+    has_epistemic: ClassVar[bool] = True  # whether its epistemic variance can differ from 0
     kinds: ClassVar[tuple[Kind, ...]] = ("table", "series", "windows", "frames")  # kinds of data it supports
 
     def __init__(self, problem: AbstractProblem):
@@ -128,10 +128,8 @@ def fit(
 ) -> list[TrainResult]:
     """Fit a method in place. A solved method takes one call; every learner of a trainable one has its own training run.
 
-    The other arguments are those of `nsac.training.train`; a solved method does not use them.
-
-    Returns:
-        One result per learner; empty for a solved method.
+    The other arguments are those of `nsac.training.train`; a solved method does not use them. Returns one result per
+    learner, and none for a solved method.
     """
     check_rows(train_data, validation_data)
     if isinstance(method, AbstractSolved):

@@ -39,8 +39,6 @@ class DeepEvidential(AbstractTrainable):
     observations, which is not tied to the training data.
     """
 
-    has_epistemic = True
-
     def __init__(self, problem: AbstractProblem, seed: int = 0, reg_weight: float = 0.01):
         super().__init__(problem)
         self.reg_weight = reg_weight

@@ -54,8 +54,6 @@ class GaussianMLE(_AbstractGaussian):
 class MCDropout(_AbstractGaussian):
     """Monte Carlo dropout before the head, also in prediction; draws differ in their dropout mask."""
 
-    has_epistemic = True
-
     def __init__(self, problem: AbstractProblem, seed: int = 0, rate: float = 0.1):
         if not 0 < rate < 1:
             raise ValueError(f"`rate` must be strictly between 0 and 1. Got {rate} instead. A common value is 0.1.")
@@ -70,8 +68,6 @@ class MCDropout(_AbstractGaussian):
 @method("de")
 class DeepEnsemble(AbstractTrainable):
     """Networks that differ in their seed, trained independently; the variance of their means is epistemic."""
-
-    has_epistemic = True
 
     def __init__(self, problem: AbstractProblem, seed: int = 0, members: int = 3):
         super().__init__(problem)

@@ -40,8 +40,6 @@ class NSACMethod(AbstractTrainable):
         reg_weight: weight of the paper's second term, 0.5 by default; not used by the other objective.
     """
 
-    has_epistemic = True
-
     def __init__(
         self, problem: AbstractProblem, seed: int = 0, objective: Objective = "novelty", reg_weight: float | None = None
     ):

@@ -1,7 +1,4 @@
-"""Descriptions of the data, one class per kind; every method is built from one.
-
-Inputs and targets are expected to be standardised.
-"""
+"""Descriptions of standardised data, one class per kind; every method is built from one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -111,8 +108,8 @@ class WindowProblem(AbstractProblem):
     def _check(self) -> None:
         check_int("lookback", self.lookback)
         self._check_positions("targets", self.targets)
-        count = len(self.targets)
-        if self.targets and self.output_dim % count:
+        count = len(self.targets) or 1
+        if self.output_dim % count:
             rule = f"`output_dim` must be a multiple of the number of targets ({count})."
             raise ValueError(f"{rule} Got {self.output_dim} instead.")
 

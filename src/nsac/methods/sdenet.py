@@ -21,8 +21,6 @@ class SDENet(AbstractTrainable):
     perturbed data; its gradient does not reach other weights.
     """
 
-    has_epistemic = True
-
     def __init__(
         self, problem: AbstractProblem, seed: int = 0, steps: int = 4, sigma: float = 0.5, ood_std: float = 5.0
     ):

@@ -75,10 +75,7 @@ def derive_seed(*words: int | str) -> int:
 
 
 class Order:
-    """Rows of each process in each step: a permutation per epoch that depends on (seed, epoch) alone.
-
-    `batch_size` counts the rows of all processes; `batches` is the number of steps per epoch.
-    """
+    """Rows of each process in each step, of `batches` per epoch: permutations that depend on (seed, epoch) alone."""
 
     def __init__(self, n_rows: int, batch_size: int, seed: int, rank: int = 0, processes: int = 1):
         self.n_rows, self.seed, self.rank, self.processes = n_rows, seed, rank, processes

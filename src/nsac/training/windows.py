@@ -70,10 +70,18 @@ class WindowData:
         """The windows with these numbers."""
         end = self.ends[rows]
         last, unit = self._last_and_unit(end)
-        out = {"x": self._past(end), "y": ((self.future(end) - last) / unit).flatten(1)}
+        if self.bounds is None:
+            x = self._views[end - self.lookback + 1].mT
+        else:
+            x = self._at(self.values, end, self._back)
+            x = interpolate_missing(x) if self.interpolate else x
+        out = {"x": x, "y": ((self.future(end) - last) / unit).flatten(1)}
         out["persistence"] = torch.zeros_like(out["y"])
-        if self.season:
-            out["seasonal"] = ((self._season_before(end, last) - last) / unit).flatten(1)
+        if self.season:  # as few whole seasons as possible before each lead time; the last value where it is not known
+            steps = torch.arange(self.horizon)
+            seasons = 1 + torch.div(steps, self.season, rounding_mode="floor")
+            before = self._at(self._target, end, 1 + steps - self.season * seasons)
+            out["seasonal"] = ((torch.where(before.isnan(), last, before) - last) / unit).flatten(1)
         if self.calendar is not None:
             out["calendar"] = self.calendar[end]
         return out
@@ -88,25 +96,11 @@ class WindowData:
         """Observed values after these rows, (B, horizon, targets); NaN where they are not known."""
         return self._at(self._target, end, torch.arange(1, self.horizon + 1))
 
-    def _past(self, end: Tensor) -> Tensor:
-        """Inputs up to these rows, (B, lookback, inputs)."""
-        if self.bounds is None:
-            return self._views[end - self.lookback + 1].mT
-        x = self._at(self.values, end, self._back)
-        return interpolate_missing(x) if self.interpolate else x
-
     def _last_and_unit(self, end: Tensor) -> tuple[Tensor, Tensor]:
         """See `last_and_unit`, of the windows that end at these rows."""
         if self.bounds is None and self.roughness is None:
             return self._target[end[:, None]], self.change_std  # nothing is missing: one row is enough
         return last_and_unit(self._at(self._target, end, self._back), self.change_std, self.roughness)
-
-    def _season_before(self, end: Tensor, last: Tensor) -> Tensor:
-        """Targets whole seasons before each lead time, as few as possible; the last value where they are not known."""
-        steps = torch.arange(self.horizon)
-        seasons = 1 + torch.div(steps, self.season, rounding_mode="floor")
-        values = self._at(self._target, end, 1 + steps - self.season * seasons)
-        return torch.where(values.isnan(), last, values)
 
     def _at(self, values: Tensor, end: Tensor, offsets: Tensor) -> Tensor:
         """Values at offsets from these rows, (B, offsets, columns); NaN outside the stretch that a row belongs to."""
