@@ -3,6 +3,9 @@ import torch
 
 from nsac.methods import METHODS, TableProblem, WindowProblem, fit, method
 from nsac.training import TensorData, TrainConfig
+from support.problems import sine, walk
+
+SHORT = TrainConfig(max_steps=20, batch_size=32, validate_every=5)
 
 
 def test_a_name_is_registered_once():
@@ -59,3 +62,29 @@ def test_predictions_depend_on_the_columns_in_use_only(name, generator):
     fit(method, rows, rows, TrainConfig(max_steps=5, accelerator="cpu"))
     seen = method.predict({"x": x}).mean
     assert torch.equal(seen, method.predict({"x": x * torch.tensor([5.0, -1.0, 1.0])}).mean) and seen.std() > 0
+
+
+def test_every_learner_has_its_own_run(tmp_path, generator):
+    split = sine(300, generator)
+    ensemble = METHODS["de"](split.problem)
+    seen = []
+    results = fit(ensemble, split.train, split.validation, SHORT, checkpoint=tmp_path, report=seen.append)
+    assert len(results) == 3 and len(seen) == 60
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["learner-0", "learner-1", "learner-2"]
+
+
+def test_a_finished_fit_is_loaded_and_not_repeated(tmp_path, generator):
+    split = sine(300, generator)
+    predictions, steps = [], []
+    for _ in range(2):
+        method = METHODS["nsac"](split.problem)
+        count = []
+        fit(method, split.train, split.validation, SHORT, checkpoint=tmp_path, report=count.append)
+        predictions.append(method.predict(split.test.columns).mean)
+        steps.append(len(count))
+    assert torch.equal(*predictions) and steps[1] == 0
+
+
+def test_a_solved_method_has_no_runs(generator):
+    split = walk(generator=generator)
+    assert fit(METHODS["persistence"](split.problem), split.train, split.validation) == []

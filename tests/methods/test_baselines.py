@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from nsac.methods import METHODS, WindowProblem
-from support.problems import walk
+from nsac.methods import METHODS, WindowProblem, fit
+from support.problems import scattered, sine, walk
 
 
 def test_persistence_predicts_the_last_value_with_its_training_error(generator):
@@ -19,3 +19,22 @@ def test_a_baseline_names_the_key_that_a_batch_lacks():
     baseline = METHODS["seasonal"](WindowProblem(1, 2, lookback=4))
     with pytest.raises(ValueError, match="'seasonal'"):
         baseline.predict({"x": torch.zeros(1, 4, 1)})
+
+
+def test_the_prediction_is_mean_and_standard_deviation_of_the_training_targets(generator):
+    split = sine(generator=generator)
+    baseline = METHODS["mean"](split.problem)
+    fit(baseline, split.train, split.validation)
+    p = baseline.predict(split.test.columns)
+    y = split.train.columns["y"]
+    torch.testing.assert_close(p.mean[:2, 0], y.mean().expand(2))
+    torch.testing.assert_close(p.std[0], y.std(0, correction=0))
+
+
+def test_the_prediction_of_series_depends_on_the_query_time(generator):
+    split = scattered(n=3000, generator=generator)
+    columns = {**split.train.columns, "y": split.train.columns["query_times"].unsqueeze(-1)}
+    baseline = METHODS["mean"](split.problem)
+    fit(baseline, type(split.train)(**columns), split.validation)
+    query_times = split.test.columns["query_times"]
+    assert (baseline.predict(split.test.columns).mean.squeeze(-1) - query_times).abs().max() < 1 / 200  # a bin

@@ -1,12 +1,15 @@
 import inspect
 import json
+import math
 import subprocess
 import sys
 from dataclasses import asdict, fields
 
 import pytest
+import torch
 
 from nsac.training import TrainConfig
+from nsac.training.config import learning_rate_factor
 
 
 def test_unknown_keys_are_refused_by_name():
@@ -47,3 +50,33 @@ def test_importing_training_does_not_import_fabric():
     code = "import sys, nsac, nsac.training; print([m for m in ('lightning_fabric', 'rich') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
+
+
+def test_the_cosine_schedule_rises_linearly_and_falls_to_zero():
+    shares = [learning_rate_factor(step, 1000, 0.1, "cosine") for step in range(1000)]
+    assert shares[0] == pytest.approx(1 / 101) and shares[100] == 1 == max(shares)
+    assert shares[:101] == sorted(shares[:101]) and shares[100:] == sorted(shares[100:], reverse=True)
+    assert shares[550] == pytest.approx(0.5, abs=1e-3) and 0 < shares[-1] < 1e-5
+    assert [shares[i + 1] - shares[i] for i in (3, 70)] == pytest.approx([1 / 101] * 2)
+
+
+def test_without_warm_up_the_first_step_is_at_the_peak():
+    assert learning_rate_factor(0, 10, 0.0, "cosine") == 1 and learning_rate_factor(0, 1, 0.0, "cosine") == 1
+
+
+@pytest.mark.parametrize("steps, warmup", [(100, 0.1), (37, 0.3), (3, 0.1)])
+def test_one_cycle_agrees_with_torch(steps, warmup):
+    optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    oracle = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1.0, steps, pct_start=warmup, cycle_momentum=False)
+    for step in range(steps):
+        assert learning_rate_factor(step, steps, warmup, "one-cycle") == pytest.approx(oracle.get_last_lr()[0])
+        optimiser.step()
+        if step < steps - 1:
+            oracle.step()
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("schedule", ["cosine", "one-cycle"])
+@pytest.mark.parametrize("warmup", [0.0, 0.5, 0.99])
+def test_every_step_of_a_short_run_has_a_positive_learning_rate(steps, schedule, warmup):
+    assert all(0 < learning_rate_factor(s, steps, warmup, schedule) <= 1 and math.isfinite(s) for s in range(steps))

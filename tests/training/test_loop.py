@@ -1,5 +1,8 @@
 import dataclasses
 import math
+import os
+import signal
+import threading
 import time
 
 import numpy as np
@@ -9,7 +12,8 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from nsac.training import DivergedError, Interrupted, TrainConfig, train
-from nsac.training.schedule import ema_decay
+from nsac.training.config import ema_decay
+from nsac.training.loop import DeferredInterrupt
 from support.training_problems import Line, Table, bits, same
 
 SHORT = TrainConfig(max_steps=40, batch_size=16, validate_every=10, learning_rate=0.03)
@@ -228,6 +232,47 @@ def test_an_interrupted_run_without_checkpoint_cannot_be_resumed():
 
     with pytest.raises(Interrupted, match="There is no checkpoint; pass `checkpoint=`"):
         run(report=report)
+
+
+def test_ctrl_c_takes_effect_at_the_end_of_the_step(tmp_path):
+    class Pressed(Line):
+        def loss(self, batch, generator):
+            if self.seen == 16 * 5:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.01)
+            return super().loss(batch, generator)
+
+    with pytest.raises(Interrupted, match="Stopped at step 6 of 40"):
+        run(Pressed(), checkpoint=tmp_path)
+    assert same(bits(run(checkpoint=tmp_path)[0]), bits(run()[0]))
+
+
+def test_the_previous_handler_is_restored():
+    before = signal.getsignal(signal.SIGINT)
+    with DeferredInterrupt():
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_ctrl_c_takes_effect_immediately(tmp_path):
+    class Impatient(Line):
+        def validation(self, batch, generator):
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.01)
+            raise AssertionError("this must not be reached")
+
+    with pytest.raises(Interrupted, match="Stopped at step 10 of 40"):
+        run(Impatient(), checkpoint=tmp_path)
+    assert same(bits(run(checkpoint=tmp_path)[0]), bits(run()[0]))
+
+
+def test_a_run_outside_the_main_thread_gives_the_same_bits():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(bits(run()[0])))
+    thread.start()
+    thread.join()
+    assert same(found[0], bits(run()[0]))
 
 
 @pytest.mark.parametrize(

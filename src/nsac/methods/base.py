@@ -1,7 +1,8 @@
-"""The interface of uncertainty methods, and their registry."""
+"""The interface of uncertainty methods, their registry, and `fit`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar, TypeVar
 
 import torch
@@ -11,19 +12,20 @@ from nsac._checks import check_choice, check_finite, check_int, check_known, che
 from nsac.layers import Draws
 from nsac.methods.problem import AbstractProblem, Kind
 from nsac.models.encoder import Batch
-from nsac.training import Data
+from nsac.training import Data, TrainConfig, TrainResult, train
+from nsac.training.data import check_rows
+from nsac.training.progress import Report
 from nsac.uncertainty import Prediction
+
+LEARNER_SEED_STEP = 1000  # difference between the seeds of two learners of one method
 
 
 class AbstractMethod(nn.Module, ABC):
     """An uncertainty method. Parameters and buffers are its whole state."""
 
-    name: ClassVar[str]
-    """its name in the registry"""
-    has_epistemic: ClassVar[bool]
-    """whether its epistemic variance can differ from 0"""
-    kinds: ClassVar[tuple[Kind, ...]] = ("table", "series", "windows", "frames")
-    """kinds of data it supports"""
+    name: ClassVar[str]  # its name in the registry
+    has_epistemic: ClassVar[bool] = True  # whether its epistemic variance can differ from 0
+    kinds: ClassVar[tuple[Kind, ...]] = ("table", "series", "windows", "frames")  # kinds of data it supports
 
     def __init__(self, problem: AbstractProblem):
         super().__init__()
@@ -68,8 +70,7 @@ class AbstractMethod(nn.Module, ABC):
 class AbstractTrainable(AbstractMethod):
     """A method that is trained by gradient descent."""
 
-    parts: dict[str, Tensor]
-    """named parts of the latest loss, detached"""
+    parts: dict[str, Tensor] = {}  # named parts of the latest loss, detached; replaced by every loss
 
     @abstractmethod
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
@@ -87,7 +88,9 @@ class AbstractTrainable(AbstractMethod):
 
 
 class AbstractSolved(AbstractMethod):
-    """A method that is computed from the data without gradient descent."""
+    """A method that is computed from the data without gradient descent, and has no epistemic variance."""
+
+    has_epistemic = False
 
     @abstractmethod
     def solve(self, train: Data, validation: Data) -> None:
@@ -111,3 +114,33 @@ def method(name: str) -> Callable[[type[M]], type[M]]:
         return cls
 
     return register
+
+
+def fit(
+    method: AbstractMethod,
+    train_data: Data,
+    validation_data: Data,
+    config: TrainConfig | None = None,
+    *,
+    seed: int = 0,
+    checkpoint: str | Path | None = None,
+    report: Report | None = None,
+) -> list[TrainResult]:
+    """Fit a method in place. A solved method takes one call; every learner of a trainable one has its own training run.
+
+    The other arguments are those of `nsac.training.train`; a solved method does not use them. Returns one result per
+    learner, and none for a solved method.
+    """
+    check_rows(train_data, validation_data)
+    if isinstance(method, AbstractSolved):
+        method.solve(train_data, validation_data)
+        return []
+    assert isinstance(method, AbstractTrainable)
+    method.prepare(train_data)
+    results, config = [], config or TrainConfig()
+    for i, learner in enumerate(method.learners()):
+        own, folder = seed + LEARNER_SEED_STEP * i, None if checkpoint is None else Path(checkpoint) / f"learner-{i}"
+        run = train(learner, train_data, validation_data, config, seed=own, checkpoint=folder, report=report)
+        results.append(run)
+    method.finish(train_data, validation_data)
+    return results

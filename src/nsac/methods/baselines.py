@@ -1,6 +1,4 @@
-"""Baselines: persistence, seasonal naive and zero, with the standard deviation of their training errors."""
-
-from abc import abstractmethod
+"""Baselines: mean of the training targets, persistence, seasonal naive and zero, with their training errors."""
 
 import torch
 from torch import Tensor
@@ -10,11 +8,12 @@ from nsac.methods.base import AbstractProblem, AbstractSolved, method
 from nsac.models.encoder import Batch
 from nsac.training import Data, batches
 
+BINS = 200  # bins of query time, for series, between the first and the last query time in training
+
 
 class _AbstractBaseline(AbstractSolved):
     """Predicts a given value, (B, outputs); its standard deviation is the root mean square error on training rows."""
 
-    has_epistemic = False
     kinds = ("windows",)
     log_std: Tensor
 
@@ -34,25 +33,20 @@ class _AbstractBaseline(AbstractSolved):
         count = torch.stack([(~error.isnan()).sum(0) for error in errors]).sum(0)
         self.log_std = 0.5 * (total / count.clamp(min=1)).clamp(min=1e-12).log()
 
-    @abstractmethod
     def _value(self, batch: Batch) -> Tensor:
-        """The prediction, (B, outputs)."""
+        if self.name not in batch:
+            raise ValueError(f"Method {self.name!r} needs the key {self.name!r} in every batch. Got {sorted(batch)}.")
+        return batch[self.name]
 
 
 @method("persistence")
 class Persistence(_AbstractBaseline):
     """The last observed value, which a batch has under the key `persistence`, in the unit of y."""
 
-    def _value(self, batch: Batch) -> Tensor:
-        return _from_batch(batch, "persistence")
-
 
 @method("seasonal")
 class Seasonal(_AbstractBaseline):
     """The value one season earlier, which a batch has under the key `seasonal`, in the unit of y."""
-
-    def _value(self, batch: Batch) -> Tensor:
-        return _from_batch(batch, "seasonal")
 
 
 @method("zero")
@@ -65,7 +59,44 @@ class Zero(_AbstractBaseline):
         return batch["x"].new_zeros(len(batch["x"]), self.problem.output_dim)
 
 
-def _from_batch(batch: Batch, name: str) -> Tensor:
-    if name not in batch:
-        raise ValueError(f"Method {name!r} needs the key {name!r} in every batch. Got {sorted(batch)}.")
-    return batch[name]
+@method("mean")
+class TrainingMean(AbstractSolved):
+    """The same prediction for every row; for series, mean and standard deviation in each bin of query time."""
+
+    range: Tensor
+    mean: Tensor
+    log_std: Tensor
+
+    def __init__(self, problem: AbstractProblem, seed: int = 0):
+        super().__init__(problem)
+        bins = BINS if problem.has_query_axis else 1
+        self.register_buffer("range", torch.tensor([0.0, 1.0]))
+        self.register_buffer("mean", torch.zeros(bins, problem.output_dim))
+        self.register_buffer("log_std", torch.zeros(bins, problem.output_dim))
+
+    def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
+        """A single draw: the method is deterministic."""
+        bins = self._bins(batch)
+        return Draws(self.mean[bins].unsqueeze(0), self.log_std[bins].unsqueeze(0))
+
+    def solve(self, train: Data, validation: Data) -> None:
+        """Moments per bin; bins with fewer than two targets get the moments over all bins."""
+        if self.problem.has_query_axis:
+            ranges = torch.stack([torch.stack(batch["query_times"].aminmax()) for batch in batches(train)])
+            self.range = torch.stack([ranges[:, 0].min(), ranges[:, 1].max()]).to(self.range)
+        moments = torch.zeros(3, *self.mean.shape).double()  # number, sum and sum of squares of the targets of a bin
+        for batch in batches(train):
+            y, bins = self.target(batch).double().flatten(0, -2), self._bins(batch).flatten()
+            moments.index_add_(1, bins, torch.stack([(~y.isnan()).to(y), y.nan_to_num(), y.nan_to_num().square()]))
+        count, total, square = torch.where(moments[0] < 2, moments.sum(1, keepdim=True), moments)
+        count = count.clamp(min=1)
+        mean = total / count
+        self.mean = mean.to(self.mean)
+        self.log_std = (0.5 * (square / count - mean.square()).clamp(min=1e-12).log()).to(self.log_std)
+
+    def _bins(self, batch: Batch) -> Tensor:
+        if not self.problem.has_query_axis:
+            return torch.zeros(len(batch["x"]), dtype=torch.long)
+        query_times = batch["query_times"].expand(len(batch["x"]), -1)
+        position = (query_times - self.range[0]) / (self.range[1] - self.range[0]).clamp(min=1e-12)
+        return (position * BINS).long().clamp(0, BINS - 1)

@@ -12,8 +12,7 @@ from nsac.methods.base import AbstractProblem, AbstractTrainable, method
 from nsac.models import Head, Trunk
 from nsac.models.encoder import Batch
 
-EVIDENCE_MIN = 1e-3
-"""Added to the evidence: without it, gradients of its logarithms are unbounded."""
+EVIDENCE_MIN = 1e-3  # added to the evidence: without it, gradients of its logarithms are unbounded
 
 
 def nig_nll(gamma: Tensor, nu: Tensor, alpha: Tensor, beta: Tensor, y: Tensor) -> Tensor:
@@ -32,13 +31,6 @@ def nig_nll(gamma: Tensor, nu: Tensor, alpha: Tensor, beta: Tensor, y: Tensor) -
     )
 
 
-def gamma_quantile(u: Tensor, alpha: Tensor) -> Tensor:
-    """Quantile function of the Gamma distribution with rate 1."""
-    from scipy.special import gammaincinv
-
-    return torch.as_tensor(gammaincinv(alpha.double().numpy(force=True), u.double().numpy(force=True))).to(alpha)
-
-
 @method("der")
 class DeepEvidential(AbstractTrainable):
     r"""$\sigma^2 \sim \Gamma^{-1}(\alpha, \beta)$, $\mu \sim N(\gamma, \sigma^2/\nu)$, with parameters per row.
@@ -47,29 +39,28 @@ class DeepEvidential(AbstractTrainable):
     observations, which is not tied to the training data.
     """
 
-    has_epistemic = True
-
     def __init__(self, problem: AbstractProblem, seed: int = 0, reg_weight: float = 0.01):
         super().__init__(problem)
         self.reg_weight = reg_weight
         self.trunk = Trunk(problem.encoder(seed), problem.network, seed)
         self.head = Head(self.trunk, problem.output_dim, 4, seed + 2)
-        self.parts = {}
 
     def evidence(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Parameters gamma, nu, alpha, beta of each row."""
-        gamma, nu, alpha, beta = self.head(self.trunk(batch))
-        gamma, nu, alpha, beta = gamma[0], nu[0], alpha[0], beta[0]
+        gamma, nu, alpha, beta = [parameter[0] for parameter in self.head(self.trunk(batch))]
         return gamma, softplus(nu) + EVIDENCE_MIN, softplus(alpha) + 1 + EVIDENCE_MIN, softplus(beta) + EVIDENCE_MIN
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """Means and variances drawn from the evidence; their mixture is the Student-t distribution."""
+        from scipy.special import gammaincinv  # quantile function of the Gamma distribution with rate 1
+
         gamma, nu, alpha, beta = self.evidence(batch)
         shape = (num_samples, 1, *gamma.shape[1:])
         like = {"generator": generator, "dtype": gamma.dtype, "device": gamma.device}
         u = torch.rand(shape, **like).clamp(1e-6, 1 - 1e-6)
         noise = torch.randn(shape, **like)
-        precision = gamma_quantile(u, alpha.detach()) / beta
+        quantile = gammaincinv(alpha.double().numpy(force=True), u.double().numpy(force=True))
+        precision = torch.as_tensor(quantile).to(alpha) / beta
         log_std = -0.5 * precision.clamp(min=torch.finfo(precision.dtype).tiny).log()
         return Draws(gamma + log_std.exp() / nu.sqrt() * noise, log_std)
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from nsac.models import Network
 from nsac.models.encoder import Batch, Encoded
 from nsac.training import Data, batches
 
+Objective = Literal["novelty", "paper"]
 FLOAT_COLUMNS = ("x", "y", "calendar")
 """Columns of a batch that are converted to the precision of the weights; others keep theirs."""
 
@@ -39,17 +40,11 @@ class NSACMethod(AbstractTrainable):
         reg_weight: weight of the paper's second term, 0.5 by default; not used by the other objective.
     """
 
-    has_epistemic = True
-
     def __init__(
-        self,
-        problem: AbstractProblem,
-        seed: int = 0,
-        objective: Literal["novelty", "paper"] = "novelty",
-        reg_weight: float | None = None,
+        self, problem: AbstractProblem, seed: int = 0, objective: Objective = "novelty", reg_weight: float | None = None
     ):
         super().__init__(problem)
-        check_choice("objective", objective, ("novelty", "paper"))
+        check_choice("objective", objective, get_args(Objective))
         if objective == "novelty" and reg_weight is not None:
             raise ValueError(
                 f"`reg_weight` must be None with objective='novelty'. Got {reg_weight} instead. "
@@ -61,16 +56,11 @@ class NSACMethod(AbstractTrainable):
             encoder.query_dim, network.d_model, network.num_heads, network.hidden,
             problem.output_dim // encoder.queries_per_row, encoder.skip_dim, True, not encoder.per_query, seed + 2,
         )  # fmt: skip
-        self.novelty = None
+        self.novelty = self.objective = None
         if objective == "novelty":
             self.novelty = Novelty(encoder.description_dim, problem.output_dim, seed + 3)
-        weight = 0.5 if reg_weight is None else reg_weight
-        self.objective = NSACLoss(weight if objective == "paper" else 0.0)
-
-    @property
-    def parts(self) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Named parts of the latest loss, detached."""
-        return self.objective.parts
+        else:
+            self.objective = NSACLoss(0.5 if reg_weight is None else reg_weight)
 
     def prepare(self, train: Data) -> None:
         """Fit the novelty to the training inputs, or to a random subset if there are many."""
@@ -92,7 +82,7 @@ class NSACMethod(AbstractTrainable):
         if self.novelty is None:
             return
         like = self.reader.direct.weight
-        errors, aleatoric, novelties, priors = [], [], [], []
+        rows = []
         for batch in batches(validation, 512):
             batch = {n: v.to(like) if n in FLOAT_COLUMNS else v.to(like.device) for n, v in batch.items()}
             p = self.predict(batch)
@@ -100,12 +90,9 @@ class NSACMethod(AbstractTrainable):
             if p.mean.ndim == 3:
                 novelty, prior = novelty.unsqueeze(-1), prior.unsqueeze(-1)
             error = (p.mean - self.target(batch)).square()
-            errors.append(error)
-            aleatoric.append(p.aleatoric.masked_fill(error.isnan(), math.nan))
-            novelties.append(novelty)
-            priors.append(prior)
-        rows = torch.cat(errors), torch.cat(aleatoric), torch.cat(novelties), torch.cat(priors)
-        self.novelty.calibrate(*rows, train_rows=len(train))
+            rows.append((error, p.aleatoric.masked_fill(error.isnan(), math.nan), novelty, prior))
+        columns = [torch.cat(column) for column in zip(*rows, strict=True)]
+        self.novelty.calibrate(*columns, train_rows=len(train))
 
     def draws(
         self, batch: Batch, num_samples: int, generator: torch.Generator | None, noise: Tensor | None = None
@@ -127,7 +114,10 @@ class NSACMethod(AbstractTrainable):
             encoded = self.network.encoder({"x": x, **inputs})
             return self._read(encoded, self.network.noise(encoded, num_samples, generator, shared=False), None)
 
-        return self.objective(layer, batch["x"], self.target(batch), generator, **others)
+        objective = self.objective or NSACLoss(reg_weight=0.0)  # the likelihood alone
+        loss = objective(layer, batch["x"], self.target(batch), generator, **others)
+        self.parts = objective.parts
+        return loss
 
     def _read(self, encoded: Encoded, noise: Tensor, epistemic: Callable[[], Epistemic] | None) -> Draws:
         warn_single_key(encoded.tokens.shape[1], self.problem.network.topk, None)

@@ -1,7 +1,4 @@
-"""Descriptions of the data, one class per kind; every method is built from one.
-
-Inputs and targets are expected to be standardised.
-"""
+"""Descriptions of standardised data, one class per kind; every method is built from one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -12,15 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from nsac._checks import check_choice, check_int, check_known
+from nsac._checks import check_choice, check_int, check_known, check_positive
 from nsac.models import FrameEncoder, NetworkConfig, SeriesEncoder, TableEncoder, WindowEncoder
 from nsac.models.encoder import AbstractEncoder, Batch
 from nsac.models.windows import amplitude, interpolate_missing
 
 Kind = Literal["table", "series", "windows", "frames"]
 
-MAX_SIZE = 100_000
-"""Largest size that a stored problem may have."""
+MAX_SIZE = 100_000  # largest size that a stored problem may have
 
 
 @dataclass(frozen=True)
@@ -28,25 +24,17 @@ class AbstractProblem(ABC):
     """Sizes of inputs and outputs, and of the network."""
 
     kind: ClassVar[Kind]
-    has_query_axis: ClassVar[bool] = False
-    """whether a row has several queries, each with its own outputs"""
+    has_query_axis: ClassVar[bool] = False  # whether a row has several queries, each with its own outputs
 
-    input_dim: int
-    """numeric columns, features of an observation, variables of a window, or channels of a frame"""
-    output_dim: int
-    """numbers to predict per row, or per query time"""
-    missing_targets: bool = False
-    """whether targets may be NaN; likelihoods ignore those entries"""
-    network: NetworkConfig = field(default_factory=NetworkConfig)
-    """sizes of the network, the same for every method"""
+    input_dim: int  # numeric columns, features of an observation, variables of a window, or channels of a frame
+    output_dim: int  # numbers to predict per row, or per query time
+    missing_targets: bool = False  # whether targets may be NaN; likelihoods ignore those entries
+    network: NetworkConfig = field(default_factory=NetworkConfig)  # sizes of the network, the same for every method
 
     def __post_init__(self):
-        check_int("input_dim", self.input_dim, minimum=self._min_input_dim())
+        check_int("input_dim", self.input_dim, minimum=0 if getattr(self, "categories", ()) else 1)
         check_int("output_dim", self.output_dim)
         self._check()
-
-    def _min_input_dim(self) -> int:
-        return 1
 
     @abstractmethod
     def _check(self) -> None:
@@ -71,17 +59,10 @@ class TableProblem(AbstractProblem):
 
     kind = "table"
 
-    categories: tuple[int, ...] = ()
-    """number of categories of each categorical column"""
-    missing: bool = False
-    """whether numbers may be missing (NaN)"""
-    tokens: Literal["slots", "features"] = "slots"
-    """learned mixtures of all features, or one token per feature"""
-    columns: tuple[int, ...] = ()
-    """positions of the numeric columns in use, if not all are"""
-
-    def _min_input_dim(self) -> int:
-        return 0 if self.categories else 1
+    categories: tuple[int, ...] = ()  # number of categories of each categorical column
+    missing: bool = False  # whether numbers may be missing (NaN)
+    tokens: Literal["slots", "features"] = "slots"  # learned mixtures of all features, or one token per feature
+    columns: tuple[int, ...] = ()  # positions of the numeric columns in use, if not all are
 
     def _check(self) -> None:
         check_choice("tokens", self.tokens, ("slots", "features"))
@@ -114,14 +95,10 @@ class WindowProblem(AbstractProblem):
 
     kind = "windows"
 
-    lookback: int = 1
-    """steps of a window"""
-    calendar_dim: int = 0
-    """numbers that describe the time of the forecast"""
-    missing: bool = False
-    """whether values may be missing (NaN)"""
-    skip: bool = False
-    """whether the head also reads the window linearly"""
+    lookback: int = 1  # steps of a window
+    calendar_dim: int = 0  # numbers that describe the time of the forecast
+    missing: bool = False  # whether values may be missing (NaN)
+    skip: bool = False  # whether the head also reads the window linearly
     amplitudes: tuple[float, ...] = ()
     """typical amplitude of each variable; if given, differences are scaled by the amplitude within the window"""
     targets: tuple[int, ...] = ()
@@ -131,11 +108,10 @@ class WindowProblem(AbstractProblem):
     def _check(self) -> None:
         check_int("lookback", self.lookback)
         self._check_positions("targets", self.targets)
-        if self.targets and self.output_dim % len(self.targets):
-            raise ValueError(
-                f"`output_dim` must be a multiple of the number of targets ({len(self.targets)}). "
-                f"Got {self.output_dim} instead."
-            )
+        count = len(self.targets) or 1
+        if self.output_dim % count:
+            rule = f"`output_dim` must be a multiple of the number of targets ({count})."
+            raise ValueError(f"{rule} Got {self.output_dim} instead.")
 
     def encoder(self, seed: int) -> AbstractEncoder:  # noqa: D102
         sizes = self.lookback, self.input_dim, self.calendar_dim
@@ -169,12 +145,10 @@ class SeriesProblem(AbstractProblem):
     kind = "series"
     has_query_axis = True
 
-    time_scale: float = 1.0
-    """characteristic time scale: about the length of an observed window"""
+    time_scale: float = 1.0  # characteristic time scale: about the length of an observed window
 
     def _check(self) -> None:
-        if not 0 < self.time_scale < float("inf"):
-            raise ValueError(f"`time_scale` must be a finite number above 0. Got {self.time_scale!r} instead.")
+        check_positive("time_scale", self.time_scale)
 
     def encoder(self, seed: int) -> AbstractEncoder:  # noqa: D102
         return SeriesEncoder(self.input_dim, self.time_scale, seed=seed)
@@ -186,12 +160,9 @@ class FrameProblem(AbstractProblem):
 
     kind = "frames"
 
-    frames: int = 1
-    """images of a sequence"""
-    stack: str = "plain"
-    """convolutions, see `nsac.models.frames.STACKS`"""
-    size: tuple[int, int] | None = None
-    """height and width, required by all stacks but the plain one"""
+    frames: int = 1  # images of a sequence
+    stack: str = "plain"  # convolutions, see `nsac.models.frames.STACKS`
+    size: tuple[int, int] | None = None  # height and width, required by all stacks but the plain one
 
     def _check(self) -> None:
         check_int("frames", self.frames)
@@ -214,16 +185,19 @@ def problem_from_dict(values: Mapping[str, Any]) -> AbstractProblem:
     Sizes are checked against a maximum before any module is built.
     """
     cls = PROBLEMS[values["kind"]]
-    if "inputs" in values:
-        values = _from_version_1(values, cls)
-    known = {each.name for each in fields(cls)}
-    network = dict(values["network"])
-    unknown = (set(values) - known - {"kind"}) | (set(network) - {each.name for each in fields(NetworkConfig)})
+    known = _field_names(cls)
+    given: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items() if n != "kind"}
+    if "inputs" in given:  # in version 1 one class had the fields of every kind
+        renamed = _OLD_NAMES | {"length": "frames" if cls is FrameProblem else "lookback"}
+        given = {renamed.get(name, name): value for name, value in given.items()}
+        unknown = set(given).difference(*map(_field_names, PROBLEMS.values()))
+        if unknown:
+            raise ValueError(f"A problem has no field {min(unknown)!r}.")
+        given = {name: value for name, value in given.items() if name in known}
+    network = dict(given["network"])
+    unknown = (set(given) - known) | (set(network) - _field_names(NetworkConfig))
     if unknown:
-        raise ValueError(f"A {values['kind']} problem has no field {min(unknown)!r}.")
-    given: dict[str, Any] = {
-        name: tuple(v) if isinstance(v, list) else v for name, v in values.items() if name in known
-    }
+        raise ValueError(f"A {cls.kind} problem has no field {min(unknown)!r}.")
     sizes = [*given.values(), *network.values(), *given.get("categories", ()), *(given.get("size") or ())]
     if any(isinstance(size, (int, float)) and abs(size) > MAX_SIZE for size in sizes):
         raise ValueError(f"Sizes of a problem must be at most {MAX_SIZE}. Got {dict(values)} instead.")
@@ -231,11 +205,5 @@ def problem_from_dict(values: Mapping[str, Any]) -> AbstractProblem:
     return cls(**given)
 
 
-def _from_version_1(values: Mapping[str, Any], cls: type[AbstractProblem]) -> dict[str, Any]:
-    """In version 1 one class had the fields of every kind; fields of other kinds are dropped."""
-    renamed = _OLD_NAMES | {"length": "frames" if cls is FrameProblem else "lookback"}
-    every = {each.name for problem in PROBLEMS.values() for each in fields(problem)} | {"kind"}
-    new = {renamed.get(name, name): value for name, value in values.items()}
-    if not set(new) <= every:
-        raise ValueError(f"A problem has no field {min(set(new) - every)!r}.")
-    return {name: value for name, value in new.items() if name == "kind" or name in {f.name for f in fields(cls)}}
+def _field_names(cls: type) -> set[str]:
+    return {each.name for each in fields(cls)}

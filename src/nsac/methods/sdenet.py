@@ -21,8 +21,6 @@ class SDENet(AbstractTrainable):
     perturbed data; its gradient does not reach other weights.
     """
 
-    has_epistemic = True
-
     def __init__(
         self, problem: AbstractProblem, seed: int = 0, steps: int = 4, sigma: float = 0.5, ood_std: float = 5.0
     ):
@@ -34,7 +32,6 @@ class SDENet(AbstractTrainable):
         self.diffusion = seeded_mlp(width, width, 1, seed + 5)
         self.head = Head(self.trunk, problem.output_dim, 2, seed + 2)
         self.surrogate = GaussianNoise(0.0, ood_std)
-        self.parts = {}
 
     def _flow(self, features: Features, shape: tuple[int, ...], generator: torch.Generator | None) -> Draws:
         h = features.hidden

@@ -2,16 +2,16 @@
 
 from nsac.training.checkpoint import CheckpointError as CheckpointError
 from nsac.training.config import TrainConfig as TrainConfig
-from nsac.training.contract import Data as Data
-from nsac.training.contract import DivergedError as DivergedError
-from nsac.training.contract import Interrupted as Interrupted
-from nsac.training.contract import Progress as Progress
-from nsac.training.contract import Trainable as Trainable
-from nsac.training.contract import TrainResult as TrainResult
+from nsac.training.data import Data as Data
 from nsac.training.data import Subset as Subset
 from nsac.training.data import TensorData as TensorData
 from nsac.training.data import batches as batches
+from nsac.training.loop import DivergedError as DivergedError
+from nsac.training.loop import Interrupted as Interrupted
+from nsac.training.loop import Trainable as Trainable
+from nsac.training.loop import TrainResult as TrainResult
 from nsac.training.loop import train as train
+from nsac.training.progress import Progress as Progress
 from nsac.training.progress import ProgressBar as ProgressBar
 from nsac.training.progress import log_jsonl as log_jsonl
 from nsac.training.progress import together as together

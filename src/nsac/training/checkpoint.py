@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,30 +11,22 @@ from torch import Tensor
 from nsac._io import write_atomic
 
 FORMAT, VERSION = "nsac-checkpoint", "1"
-KEEP = 2
-"""Checkpoints in the folder: if the newest is damaged there is one to go back to."""
+KEEP = 2  # checkpoints in the folder: if the newest is damaged there is one to go back to
 
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used. The message says what to do."""
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """The whole state of a run."""
 
-    facts: dict[str, Any]
-    """what fits into JSON; `"step"` is among it"""
-    tensors: dict[str, Tensor]
-    """what does not"""
+    facts: dict[str, Any]  # what fits into JSON; "step" is among it
+    tensors: dict[str, Tensor]  # what does not
 
 
 def write_checkpoint(folder: Path, snapshot: Snapshot) -> Path:
-    """Add a checkpoint, then remove all but the latest two.
-
-    Written under a temporary name, flushed to the disk and renamed: at no moment is there a half-written checkpoint, or
-    one fewer than before.
-    """
+    """Add a checkpoint, then remove all but the latest two: at no moment is there one fewer, or a half-written one."""
     from safetensors.torch import save
 
     # Copies, because safetensors refuses tensors that share memory.
@@ -43,24 +34,19 @@ def write_checkpoint(folder: Path, snapshot: Snapshot) -> Path:
     facts = json.dumps(snapshot.facts)
     about = {"format": FORMAT, "version": VERSION, "facts": facts, "sha256": _digest(facts, tensors)}
     path = folder / f"step-{snapshot.facts['step']:09d}.safetensors"
-    temporary = path.with_suffix(".tmp")  # always the same, so that kills leave one behind at most
-    write_atomic(path, save(tensors, about), temporary)
+    write_atomic(path, save(tensors, about), path.with_suffix(".tmp"))  # kills leave one such file behind at most
     for old in _checkpoints(folder)[:-KEEP]:
         old.unlink()
     return path
 
 
-def latest_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint, or None if there is none yet."""
+def latest_checkpoint(folder: Path, sweep: bool = False) -> Path | None:
+    """The newest checkpoint, or None if there is none yet; `sweep` removes what a killed run left half-written."""
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"`checkpoint` must be a folder. {folder} is a file. Name a folder, new or old.")
-    return (_checkpoints(folder) or [None])[-1]
-
-
-def sweep(folder: Path) -> None:
-    """Remove what a killed run left half-written."""
-    for temporary in folder.glob("step-*.tmp"):
+    for temporary in folder.glob("step-*.tmp") if sweep else ():
         temporary.unlink(missing_ok=True)
+    return (_checkpoints(folder) or [None])[-1]
 
 
 def read_checkpoint(path: Path) -> Snapshot:
@@ -87,9 +73,8 @@ def read_checkpoint(path: Path) -> Snapshot:
 def _digest(facts: str, tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256(facts.encode())
     for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(f"\n{name} {tensors[name].dtype} {tuple(tensors[name].shape)}\n".encode())
+        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

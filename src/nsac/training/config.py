@@ -1,15 +1,18 @@
-"""Hyperparameters of a training run."""
+"""Hyperparameters of a training run, and the learning rate and the decay of the average at each step."""
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from nsac._checks import check_choice, check_int, check_positive
 
-SCHEDULES = ("cosine", "one-cycle")
-PRECISIONS = ("32-true", "64-true", "bf16-mixed")
+Schedule = Literal["cosine", "one-cycle"]
+Precision = Literal["32-true", "64-true", "bf16-mixed"]
+ONE_CYCLE_START, ONE_CYCLE_END = 1 / 25, 1e-4 / 25
+"""Learning rate at both ends of `"one-cycle"` over its peak, as in `torch.optim.lr_scheduler.OneCycleLR`."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class TrainConfig:
     """peak learning rate, after the warm-up"""
     weight_decay: float = 1e-2
     """weight decay of matrices and synapses; biases have none"""
-    schedule: Literal["cosine", "one-cycle"] = "cosine"
+    schedule: Schedule = "cosine"
     """`"cosine"`: linear warm-up, then a cosine to 0; `"one-cycle"`: a cosine up from 1/25 of the peak, and one down"""
     warmup: float = 0.1
     """fraction of the steps in which the learning rate rises"""
@@ -42,7 +45,7 @@ class TrainConfig:
     """rows per validation batch; it bounds memory, and changes the noise that a row is evaluated with"""
     explode: float = 1e4
     """training has diverged if |loss| exceeds this many times the median of the latest ones (at least 1)"""
-    precision: Literal["32-true", "64-true", "bf16-mixed"] = "32-true"
+    precision: Precision = "32-true"
     """`"32-true"` keeps the precision of model and data; `"64-true"` converts both to double"""
     accelerator: str = "auto"
     """`"cpu"`, `"cuda"`, ..., or `"auto"`, the best available"""
@@ -56,26 +59,22 @@ class TrainConfig:
             value = getattr(self, field.name)
             if field.type in (float, float | None) and isinstance(value, int):
                 object.__setattr__(self, field.name, float(value))  # 1 and 1.0 must have the same key
-        for name in ("epochs", "batch_size", "validate_every", "validation_batch_size", "devices"):
-            check_int(name, getattr(self, name))
-        for name in ("max_steps", "patience"):
-            if getattr(self, name) is not None:
-                check_int(name, getattr(self, name))
+            if field.type is int or (field.type == int | None and value is not None):
+                check_int(field.name, value)
         for name in ("learning_rate", "explode"):
             check_positive(name, getattr(self, name))
         if self.clip is not None:
             check_positive("clip", self.clip)
         for name in ("weight_decay", "checkpoint_every"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(
-                    f"`{name}` must be a finite number of at least 0. Got {getattr(self, name)!r} instead."
-                )
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                raise ValueError(f"`{name}` must be a finite number of at least 0. Got {value!r} instead.")
         for name in ("warmup", "ema"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise ValueError(f"`{name}` must be at least 0 and below 1. Got {value!r} instead.")
-        check_choice("schedule", self.schedule, SCHEDULES)
-        check_choice("precision", self.precision, PRECISIONS)
+        check_choice("schedule", self.schedule, get_args(Schedule))
+        check_choice("precision", self.precision, get_args(Precision))
         if self.batch_size % self.devices:
             raise ValueError(
                 f"`batch_size` must be a multiple of `devices` ({self.devices}), so that every process gets an equal "
@@ -86,11 +85,9 @@ class TrainConfig:
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":
         """A config from a plain dict, as read from JSON or TOML."""
         known = [field.name for field in fields(cls)]
-        unknown = sorted(set(values) - set(known))
+        unknown = ", ".join(map(repr, sorted(set(values) - set(known))))
         if unknown:
-            raise ValueError(
-                f"A training config has no field {', '.join(map(repr, unknown))}. The fields are {', '.join(known)}."
-            )
+            raise ValueError(f"A training config has no field {unknown}. The fields are {', '.join(known)}.")
         return cls(**values)
 
     @property
@@ -98,3 +95,25 @@ class TrainConfig:
         """Hash of the fields: the same on every machine, and different for different configs."""
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def learning_rate_factor(step: int, steps: int, warmup: float, schedule: str) -> float:
+    """Learning rate over its peak in step number `step` = 0, ..., `steps` - 1."""
+    if schedule == "one-cycle":
+        peak = warmup * steps - 1
+        if step < peak:
+            return _cosine(ONE_CYCLE_START, 1.0, step / peak)
+        return _cosine(1.0, ONE_CYCLE_END, (step - peak) / (steps - 1 - peak))
+    warmup_steps = warmup * steps
+    if step < warmup_steps:
+        return (step + 1) / (warmup_steps + 1)
+    return _cosine(1.0, 0.0, (step - warmup_steps) / (steps - warmup_steps))
+
+
+def ema_decay(decay: float, updates: int) -> float:
+    """Decay of the averaged weights after `updates` updates: it grows, so that initial weights are forgotten."""
+    return min(decay, (1 + updates) / (10 + updates)) if updates else 0.0
+
+
+def _cosine(start: float, end: float, fraction: float) -> float:
+    return end + (start - end) / 2 * (1 + math.cos(math.pi * fraction))

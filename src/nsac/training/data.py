@@ -1,12 +1,24 @@
-"""Rows in memory, subsets of rows, and batches of all rows in order."""
+"""Rows that are read batch by batch: the interface, rows in memory, subsets, and the order of the rows."""
 
+import hashlib
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.training.contract import Data
+
+class Data(Protocol):
+    """Rows that are converted to tensors batch by batch."""
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        ...
+
+    def batch(self, rows: Tensor) -> dict[str, Tensor]:
+        """The rows with these indices (a LongTensor on the CPU), as named tensors; `"y"` is the target."""
+        ...
 
 
 class TensorData:
@@ -47,3 +59,39 @@ def batches(data: Data, size: int = 4096) -> Iterator[dict[str, Tensor]]:
     """All rows in order, `size` at a time."""
     for start in range(0, len(data), size):
         yield data.batch(torch.arange(start, min(start + size, len(data))))
+
+
+def check_rows(train_data: Data, validation_data: Data) -> None:
+    """Both have a row."""
+    if not len(train_data) or not len(validation_data):
+        got = f"Got {len(train_data)} and {len(validation_data)} instead."
+        raise ValueError(f"`train_data` and `validation_data` must have at least one row. {got}")
+
+
+def derive_seed(*words: int | str) -> int:
+    """A seed per purpose, so that random streams are independent."""
+    digest = hashlib.sha256("/".join(map(str, words)).encode()).digest()
+    return int.from_bytes(digest[:4], "big")  # torch's CPU generator uses 32 bits
+
+
+class Order:
+    """Rows of each process in each step, of `batches` per epoch: permutations that depend on (seed, epoch) alone."""
+
+    def __init__(self, n_rows: int, batch_size: int, seed: int, rank: int = 0, processes: int = 1):
+        self.n_rows, self.seed, self.rank, self.processes = n_rows, seed, rank, processes
+        self.batch_size = min(batch_size, n_rows - n_rows % processes)
+        if not self.batch_size:
+            rule = f"`train_data` must have at least one row per process ({processes})."
+            raise ValueError(f"{rule} Got {n_rows} instead.")
+        self.batches = n_rows // self.batch_size
+        self._epoch, self._shuffled = -1, torch.empty(0)
+
+    def rows(self, step: int) -> Tensor:
+        """Rows of this process in step number `step` = 0, 1, ..."""
+        epoch, position = divmod(step, self.batches)
+        if self._epoch != epoch:
+            generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", epoch))
+            self._epoch, self._shuffled = epoch, torch.randperm(self.n_rows, generator=generator)
+        rows_per_process = self.batch_size // self.processes
+        start = position * self.batch_size + self.rank * rows_per_process
+        return self._shuffled[start : start + rows_per_process].clone()  # a copy that the caller may change

@@ -1,33 +1,37 @@
-"""Callbacks for `train(..., report=...)`: a progress bar, and a log in JSON lines."""
+"""Progress of a run, and callbacks for `train(..., report=...)`: a progress bar, and a log in JSON lines."""
 
 import json
-import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from nsac.training.contract import Progress
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
+@dataclass(frozen=True)
+class Progress:
+    """Progress of a run after a step."""
+
+    step: int  # steps done
+    steps: int  # total number of steps, without early stopping
+    parts: dict[str, float]  # parts of the loss at this step, and "loss" itself
+    validation: float | None  # latest validation score, lower is better; None before the first
+    learning_rate: float  # of this step
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass
 class ProgressBar:
-    """A progress bar with loss, validation score, learning rate and remaining time; silent if not on a terminal.
+    """A progress bar with loss, validation score, learning rate and remaining time; silent if not on a terminal."""
 
-        with ProgressBar() as report:
-            train(model, train_data, validation_data, config, report=report)
-
-    Args:
-        console: console to draw on; the terminal by default.
-        description: text before the bar.
-    """
-
-    def __init__(self, console: "Console | None" = None, description: str = "training"):
-        self.console, self.description = console, description
-        self._bar = self._task = None
+    console: "Console | None" = None  # console to draw on; the terminal by default
+    description: str = "training"  # text before the bar
+    _bar = _task = None
 
     def __enter__(self) -> "ProgressBar":
         from rich.console import Console
@@ -52,27 +56,30 @@ class ProgressBar:
             return
         if self._task is None:
             self._task = self._bar.add_task(self.description, total=progress.steps, note="")
-        self._bar.update(self._task, completed=progress.step, note=_note(progress))
+        note = f"loss {progress.parts['loss']:.3f}  "
+        if progress.validation is not None:
+            note += f"validation {progress.validation:.3f}  "
+        self._bar.update(self._task, completed=progress.step, note=f"{note}lr {progress.learning_rate:.1e}")
 
 
-def log_jsonl(path: str | Path) -> Callable[[Progress], None]:
-    """A callback that appends one JSON object per step to a file.
+def log_jsonl(path: str | Path) -> Report:
+    """A callback that appends one JSON object per step to a file: `Progress`, and `time` in seconds since 1970.
 
-    The fields are those of `Progress`, and `time` in seconds since 1970. Numbers that are not finite become null. A
-    resumed run appends to the file: if a step has two lines, the later one is valid.
+    Numbers that are not finite become null. If a step has two lines, because the run resumed, the later one is valid.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
 
     def report(progress: Progress) -> None:
-        entry = asdict(progress) | {"time": time.time()}
+        text = json.dumps(asdict(progress) | {"time": time.time()})
+        finite = json.loads(text, parse_constant=lambda name: None)
         with open(path, "a", encoding="utf-8") as file:  # reopened for every step: a killed run leaves complete lines
-            file.write(json.dumps(_finite(entry), allow_nan=False) + "\n")
+            file.write(json.dumps(finite) + "\n")
 
     return report
 
 
-def together(*reports: Callable[[Progress], None]) -> Callable[[Progress], None]:
+def together(*reports: Report) -> Report:
     """Several callbacks as one."""
 
     def report(progress: Progress) -> None:
@@ -80,16 +87,3 @@ def together(*reports: Callable[[Progress], None]) -> Callable[[Progress], None]
             each(progress)
 
     return report
-
-
-def _note(progress: Progress) -> str:
-    numbers = {"loss": progress.parts["loss"]}
-    if progress.validation is not None:
-        numbers["validation"] = progress.validation
-    return "  ".join([f"{name} {value:.3f}" for name, value in numbers.items()] + [f"lr {progress.learning_rate:.1e}"])
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

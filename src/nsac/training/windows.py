@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -12,59 +13,47 @@ from nsac.models.windows import MIN_RELATIVE_AMPLITUDE, interpolate_missing
 
 RECENT_DIVISOR = 4
 """The recent roughness of a target is that of the last `lookback // RECENT_DIVISOR` steps of its window."""
-MIN_CHANGE = 1e-6
-"""Smallest typical change, in standard deviations of the target."""
+MIN_CHANGE = 1e-6  # smallest typical change, in standard deviations of the target
 
 W = TypeVar("W", bound="WindowData")
 
 
+@dataclass(eq=False, repr=False)
 class WindowData:
     """Forecasting windows of series that are stored once.
 
     The target is the change from the last known value, in units of its typical change at each lead time. A batch holds
     `x`, (B, lookback, inputs); `y`, (B, horizon * targets), NaN where the target was not observed; `persistence` and
     `seasonal`, the forecasts of these baselines in the unit of `y`; and `calendar`.
-
-    Args:
-        values: (rows, inputs), standardised; NaN where a value is missing, which needs `bounds`.
-        ends: forecast origins, the last row of each window. Without `bounds` windows are complete: take the origins
-            from `window_ends` with a history of at least `lookback` and `season`.
-        lookback: rows of a window.
-        horizon: rows to predict.
-        targets: columns to predict.
-        change_std: (horizon, targets), typical change at each lead time; `typical_change` of the training windows.
-        calendar: (rows, features), known in advance of the forecast.
-        season: rows of a season; 0 for none.
-        bounds: first row, and first row after the end, of the regular stretch that each row belongs to, (rows,) both.
-            What a window would see outside its stretch is NaN; its targets must have a known value in the lookback.
-            None for complete windows, which are views.
-        roughness: typical root mean square step of a target. If given, the unit of `y` grows with the square root of
-            the target's recent roughness over this one.
-        interpolate: fill missing values of `x`, for a model without missing values.
     """
 
-    def __init__(
-        self,
-        values: Tensor,
-        ends: Tensor,
-        lookback: int,
-        horizon: int,
-        targets: Sequence[int],
-        change_std: Tensor,
-        calendar: Tensor | None = None,
-        season: int = 0,
-        *,
-        bounds: tuple[Tensor, Tensor] | None = None,
-        roughness: float | None = None,
-        interpolate: bool = False,
-    ):
-        self.values, self.ends, self.lookback, self.horizon = values, ends, lookback, horizon
-        self.targets, self.change_std, self.calendar, self.season = list(targets), change_std, calendar, season
-        self.bounds, self.roughness, self.interpolate = bounds, roughness, interpolate
-        self._target = values[:, self.targets]
-        if bounds is None:
+    values: Tensor  # (rows, inputs), standardised; NaN where a value is missing, which needs `bounds`
+    ends: Tensor
+    """forecast origins, the last row of each window. Without `bounds` windows are complete: take the origins from
+    `window_ends` with a history of at least `lookback` and `season`"""
+    lookback: int  # rows of a window
+    horizon: int  # rows to predict
+    targets: Sequence[int]  # columns to predict
+    change_std: Tensor  # (horizon, targets), typical change at each lead time; `typical_change` of the training windows
+    calendar: Tensor | None = None  # (rows, features), known in advance of the forecast
+    season: int = 0  # rows of a season; 0 for none
+    _: KW_ONLY
+    bounds: tuple[Tensor, Tensor] | None = None
+    """first row, and first row after the end, of the regular stretch that each row belongs to, (rows,) both. What a
+    window would see outside its stretch is NaN; its targets must have a known value in the lookback. None for complete
+    windows, which are views"""
+    roughness: float | None = None
+    """typical root mean square step of a target. If given, the unit of `y` grows with the square root of the target's
+    recent roughness over this one"""
+    interpolate: bool = False  # fill missing values of `x`, for a model without missing values
+
+    def __post_init__(self):
+        rows = len(self.values)
+        self._start, self._stop = self.bounds or torch.tensor([[0], [rows]]).expand(2, rows)
+        self._target, self._back = self.values[:, list(self.targets)], torch.arange(1 - self.lookback, 1)
+        if self.bounds is None:
             self._check_complete()
-            self._views = values.unfold(0, lookback, 1)  # (rows - lookback + 1, inputs, lookback), no copy
+            self._views = self.values.unfold(0, self.lookback, 1)  # (rows - lookback + 1, inputs, lookback), no copy
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -81,10 +70,18 @@ class WindowData:
         """The windows with these numbers."""
         end = self.ends[rows]
         last, unit = self._last_and_unit(end)
-        out = {"x": self._past(end), "y": ((self.future(end) - last) / unit).flatten(1)}
+        if self.bounds is None:
+            x = self._views[end - self.lookback + 1].mT
+        else:
+            x = self._at(self.values, end, self._back)
+            x = interpolate_missing(x) if self.interpolate else x
+        out = {"x": x, "y": ((self.future(end) - last) / unit).flatten(1)}
         out["persistence"] = torch.zeros_like(out["y"])
-        if self.season:
-            out["seasonal"] = ((self._season_before(end, last) - last) / unit).flatten(1)
+        if self.season:  # as few whole seasons as possible before each lead time; the last value where it is not known
+            steps = torch.arange(self.horizon)
+            seasons = 1 + torch.div(steps, self.season, rounding_mode="floor")
+            before = self._at(self._target, end, 1 + steps - self.season * seasons)
+            out["seasonal"] = ((torch.where(before.isnan(), last, before) - last) / unit).flatten(1)
         if self.calendar is not None:
             out["calendar"] = self.calendar[end]
         return out
@@ -97,52 +94,19 @@ class WindowData:
 
     def future(self, end: Tensor) -> Tensor:
         """Observed values after these rows, (B, horizon, targets); NaN where they are not known."""
-        ahead = end[:, None] + torch.arange(1, self.horizon + 1)
-        values = self._targets_at(ahead)
-        if self.bounds is None:
-            return values
-        stop = self.bounds[1][end, None]
-        return values.masked_fill((ahead >= stop)[..., None], torch.nan)
-
-    def _past(self, end: Tensor) -> Tensor:
-        """Inputs up to these rows, (B, lookback, inputs)."""
-        if self.bounds is None:
-            return self._views[end - self.lookback + 1].mT
-        back = self._back(end)
-        x = self.values[back.clamp(min=0)].masked_fill(self._before_start(back, end), torch.nan)
-        return interpolate_missing(x) if self.interpolate else x
+        return self._at(self._target, end, torch.arange(1, self.horizon + 1))
 
     def _last_and_unit(self, end: Tensor) -> tuple[Tensor, Tensor]:
         """See `last_and_unit`, of the windows that end at these rows."""
         if self.bounds is None and self.roughness is None:
-            return self._targets_at(end[:, None]), self.change_std  # nothing is missing: one row is enough
-        back = self._back(end)
-        past = self._targets_at(back)
-        if self.bounds is not None:
-            past = past.masked_fill(self._before_start(back, end), torch.nan)
-        return last_and_unit(past, self.change_std, self.roughness)
+            return self._target[end[:, None]], self.change_std  # nothing is missing: one row is enough
+        return last_and_unit(self._at(self._target, end, self._back), self.change_std, self.roughness)
 
-    def _season_before(self, end: Tensor, last: Tensor) -> Tensor:
-        """Targets one season (or the least number of whole seasons) before each lead time; the last value if unknown.
-
-        The result has shape (B, horizon, targets).
-        """
-        steps = torch.arange(self.horizon)
-        before = end[:, None] + 1 + steps - self.season * (1 + torch.div(steps, self.season, rounding_mode="floor"))
-        values = self._targets_at(before)
-        if self.bounds is None:
-            return values
-        return torch.where(self._before_start(before, end) | values.isnan(), last, values)
-
-    def _back(self, end: Tensor) -> Tensor:
-        return end[:, None] + torch.arange(1 - self.lookback, 1)
-
-    def _targets_at(self, rows: Tensor) -> Tensor:  # b l -> b l t
-        return self._target[rows.clamp(0, len(self._target) - 1)]
-
-    def _before_start(self, rows: Tensor, end: Tensor) -> Tensor:  # b l -> b l 1
-        assert self.bounds is not None
-        return (rows < self.bounds[0][end, None])[..., None]
+    def _at(self, values: Tensor, end: Tensor, offsets: Tensor) -> Tensor:
+        """Values at offsets from these rows, (B, offsets, columns); NaN outside the stretch that a row belongs to."""
+        rows = end[:, None] + offsets
+        outside = (rows < self._start[end, None]) | (rows >= self._stop[end, None])
+        return values[rows.clamp(0, len(values) - 1)].masked_fill(outside[..., None], torch.nan)
 
     def _check_complete(self) -> None:
         """Refuse windows that would begin before the first row or end after the last one."""
@@ -158,10 +122,7 @@ class WindowData:
 def last_and_unit(past: Tensor, change_std: Tensor, roughness: float | None = None) -> tuple[Tensor, Tensor]:
     """Last known values, (B, 1, targets), and the unit of changes from them, (horizon, targets) or with a batch axis.
 
-    Args:
-        past: (B, lookback, targets), windows of the targets; NaN where a value is missing.
-        change_std: (horizon, targets), typical change at each lead time.
-        roughness: see `WindowData`.
+    `past` has the windows of the targets, (B, lookback, targets), NaN where a value is missing; see `WindowData`.
     """
     past = interpolate_missing(past)
     last = past[:, -1:]
@@ -191,14 +152,10 @@ def window_ends(segments: np.ndarray, history: int, horizon: int, complete: np.n
         complete: (rows,), False where a row may be in no window, for instance because a value is missing.
     """
     span = history + horizon
-    breaks = np.zeros(len(segments), dtype=np.int64)
-    breaks[1:] = segments[1:] != segments[:-1]
-    if complete is not None:
-        breaks = breaks + 2 * ~complete  # an incomplete row counts even as the first of a window
-    if len(segments) < span:
-        return torch.empty(0, dtype=torch.long)
-    total = np.concatenate([[0], np.cumsum(breaks)])
     first = np.arange(len(segments) - span + 1)
-    inside = total[first + span] - total[first]  # breaks anywhere in the window
-    inside -= np.concatenate([[0], np.diff(segments) != 0])[first].astype(np.int64)  # one at its start is no break
-    return torch.from_numpy(first[inside == 0] + history - 1)
+    stretch = np.concatenate([[0], np.cumsum(segments[1:] != segments[:-1])])
+    inside = stretch[first + span - 1] == stretch[first]
+    if complete is not None:
+        excluded = np.concatenate([[0], np.cumsum(~complete)])  # among the rows before each one
+        inside &= excluded[first + span] == excluded[first]
+    return torch.from_numpy(first[inside] + history - 1)

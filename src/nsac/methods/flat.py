@@ -1,0 +1,150 @@
+"""Regression on rows flattened to vectors: ridge, and quantiles by gradient boosted trees."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nsac.layers import Draws
+from nsac.methods.base import AbstractSolved, method
+from nsac.methods.problem import TableProblem, WindowProblem
+from nsac.models.encoder import Batch
+from nsac.training import Data, batches
+
+PENALTIES = tuple(10.0**k for k in range(-4, 4))
+"""Candidate penalties per training row; the one with the smallest validation error is used."""
+QUANTILES = (0.1, 0.5, 0.9)
+"""Lower, middle and upper quantile level; the distance of the outer two gives the standard deviation."""
+QUANTILE_DISTANCE = 2 * 1.2815515655446004  # distance between the 10 % and the 90 % quantile of a standard Gaussian
+MIN_STD = 0.01  # smallest standard deviation, for a standardised target: two predicted quantiles may coincide
+NODE = dict.fromkeys(("feature", "left", "right"), torch.int64) | dict.fromkeys(("threshold", "value"), torch.float64)
+"""Fields of a node of a tree; each is a buffer, (quantiles, outputs, rounds, nodes)."""
+
+
+@method("ridge")
+class Ridge(AbstractSolved):
+    """Linear mean; the standard deviation is the root mean square error on validation rows."""
+
+    kinds = ("table", "windows")
+    problem: TableProblem | WindowProblem
+    weight: Tensor
+    log_std: Tensor
+
+    def __init__(self, problem: TableProblem | WindowProblem, seed: int = 0):
+        super().__init__(problem)
+        self.register_buffer("weight", torch.zeros(problem.flat_dim + 1, problem.output_dim))
+        self.register_buffer("log_std", torch.zeros(problem.output_dim))
+
+    def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
+        """A single draw: the method is deterministic."""
+        mean = (self._design(batch) @ self.weight.double()).to(self.weight).unsqueeze(0)
+        return Draws(mean, self.log_std.expand_as(mean))
+
+    def solve(self, train: Data, validation: Data) -> None:
+        """Normal equations, and the penalty with the smallest validation error."""
+        outputs = self.problem.output_dim
+        complete = not any(self.target(batch).isnan().any() for batch in batches(train))
+        groups = [slice(None)] if complete else [slice(i, i + 1) for i in range(outputs)]  # of outputs with equal rows
+        candidates = torch.cat([self._candidates(train, group) for group in groups], -1)
+        errors, count = torch.zeros(len(candidates), outputs).double(), torch.zeros(outputs)
+        for batch in batches(validation):
+            design, y = self._design(batch), self.target(batch).double()
+            errors += torch.stack([(y - design @ weight).square().nansum(0) for weight in candidates])
+            count += (~y.isnan()).sum(0)
+        best = int(errors.sum(1).argmin())
+        self.weight = candidates[best].to(self.weight).contiguous()  # as after loading: products agree to the bit
+        self.log_std = (0.5 * (errors[best] / count.clamp(min=1)).clamp(min=1e-12).log()).to(self.log_std)
+
+    def _candidates(self, train: Data, outputs: slice) -> Tensor:
+        """Weights of outputs that have the same rows, (penalties, features, outputs), in one pass over the data."""
+        size, rows = len(self.weight), 0
+        gram, moment = torch.zeros(size, size).double(), torch.zeros(size, self.problem.output_dim).double()[:, outputs]
+        for batch in batches(train):
+            design, y = self._design(batch), self.target(batch)[:, outputs].double()
+            known = ~y[:, 0].isnan()
+            design, y, rows = design[known], y[known], rows + int(known.sum())
+            gram += design.T @ design
+            moment += design.T @ y
+        eye = torch.eye(size, dtype=torch.float64)
+        eye[-1, -1] = 0 if rows else 1  # no penalty on the intercept
+        return torch.stack([torch.linalg.solve(gram + a * max(rows, 1) * eye, moment) for a in PENALTIES])
+
+    def _design(self, batch: Batch) -> Tensor:
+        features = self.problem.flatten(batch).double()
+        return torch.cat([features, torch.ones_like(features[:, :1])], 1)
+
+
+@method("gbm")
+class QuantileBoosting(AbstractSolved):
+    """A Gaussian with the boosted median as mean, and a standard deviation from the outer boosted quantiles.
+
+    scikit-learn grows the trees. They are stored as tensors, so that a saved method contains nothing executable.
+    """
+
+    kinds = ("table", "windows")
+    problem: TableProblem | WindowProblem
+    value: Tensor
+    start: Tensor
+    depth: Tensor
+
+    def __init__(self, problem: TableProblem | WindowProblem, seed: int = 0, rounds: int = 200, leaves: int = 15):
+        super().__init__(problem)
+        self.seed, self.rounds, self.leaves = seed, rounds, leaves
+        shape = (len(QUANTILES), problem.output_dim, rounds, 2 * leaves - 1)
+        for name, dtype in NODE.items():
+            self.register_buffer(name, torch.zeros(shape, dtype=dtype))
+        self.register_buffer("start", torch.zeros(shape[:2], dtype=torch.float64))
+        self.register_buffer("depth", torch.zeros((), dtype=torch.int64))
+
+    def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
+        """A single draw: the method is deterministic."""
+        low, middle, high = self._quantiles(self.problem.flatten(batch).double())
+        std = ((high - low) / QUANTILE_DISTANCE).clamp(min=MIN_STD)
+        return Draws(middle.to(batch["x"]).unsqueeze(0), std.log().to(batch["x"]).unsqueeze(0))
+
+    def solve(self, train: Data, validation: Data) -> None:
+        """Boost every quantile of every output."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        rows = list(batches(train))
+        x = torch.cat([self.problem.flatten(batch) for batch in rows]).double().numpy()
+        y = torch.cat([self.target(batch) for batch in rows]).double().numpy()
+        for i, quantile in enumerate(QUANTILES):
+            for j in range(self.problem.output_dim):
+                known = ~np.isnan(y[:, j])
+                if not known.any():  # never observed: the quantiles of a standardised target
+                    self.start[i, j] = (i - 1) * QUANTILE_DISTANCE / 2
+                    continue
+                model = HistGradientBoostingRegressor(
+                    loss="quantile", quantile=quantile, max_iter=self.rounds, max_leaf_nodes=self.leaves,
+                    learning_rate=0.05, early_stopping=False, random_state=self.seed,  # pyright: ignore
+                ).fit(x[known], y[known, j])  # fmt: skip
+                self._store(i, j, model)
+
+    def _store(self, i: int, j: int, model: Any) -> None:
+        """Copy the trees of quantile i and output j into the buffers."""
+        self.start[i, j] = float(np.ravel(model._baseline_prediction)[0])
+        for r, (tree,) in enumerate(model._predictors):
+            nodes, itself = tree.nodes, np.arange(len(tree.nodes))
+            leaf = nodes["is_leaf"].astype(bool)
+            values = {
+                "feature": np.where(leaf, 0, nodes["feature_idx"]),
+                "left": np.where(leaf, itself, nodes["left"]),  # a leaf is its own child
+                "right": np.where(leaf, itself, nodes["right"]),
+                "threshold": np.where(leaf, np.inf, nodes["num_threshold"]),
+                "value": np.ascontiguousarray(nodes["value"]),
+            }
+            for name, value in values.items():
+                getattr(self, name)[i, j, r, : len(nodes)] = torch.from_numpy(value)
+            self.depth = torch.maximum(self.depth, torch.tensor(int(nodes["depth"].max())))
+
+    def _quantiles(self, x: Tensor) -> Tensor:
+        """Sum of the trees, (quantiles, rows, outputs); all rows descend all trees in parallel."""
+        flat = {name: getattr(self, name).flatten(0, 2) for name in NODE}
+        node = torch.zeros(len(flat["value"]), len(x), dtype=torch.int64)  # trees x rows
+        for _ in range(int(self.depth)):
+            goes_left = x.T.gather(0, flat["feature"].gather(1, node)) <= flat["threshold"].gather(1, node)
+            node = torch.where(goes_left, flat["left"].gather(1, node), flat["right"].gather(1, node))
+        trees = flat["value"].gather(1, node).unflatten(0, self.value.shape[:3]).sum(2)
+        return (trees + self.start[..., None]).mT
