@@ -71,7 +71,10 @@ MINUTES = 1_600_000_000 + 60 * torch.arange(9)
         ({"times": MINUTES.float()}, ["`times`", "float32", "1.6e+09", "128", "float64", "subtract"]),
         ({"times": MINUTES, "query_times": MINUTES[:3].float() + 60}, ["`query_times`", "float32", "float64"]),
         ({"times": torch.linspace(0, 3600, 9).bfloat16()}, ["`times`", "bfloat16", "16"]),
-        ({"times": MINUTES * 10**9 + 10 * torch.arange(9)}, ["`times`", "int64"]),  # double precision cannot represent them either
+        (
+            {"times": MINUTES * 10**9 + 10 * torch.arange(9)},
+            ["`times`", "int64"],
+        ),  # double precision cannot represent them either
     ],
     ids=["times", "query_times", "half", "int64"],
 )

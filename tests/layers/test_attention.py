@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nsac import NSAC
 from nsac.layers import Inputs
-from support.layers import drawn, make, series
+from support.layers import SMALL, drawn, make, series
 
 
 def test_the_clock_reads_elapsed_time(generator):
@@ -52,11 +52,15 @@ def test_one_draw_of_many_uses_the_gates_of_one_pass(generator, monkeypatch):
     assert len(calls) == 1
 
 
-def test_chunks_of_queries_agree_with_one_pass(generator, monkeypatch):
+@pytest.mark.parametrize(
+    "pairs", [1, 12, 80, 156, 160], ids=["singles", "fourteen", "halves", "rest of one", "whole"]
+)
+@pytest.mark.parametrize("outputs", [1, 20], ids=["project values", "read attended"])
+def test_chunks_of_queries_agree_with_one_pass(outputs, pairs, generator, monkeypatch):
     x, times = series(2, 40, generator)
-    layer = make("all")
+    layer = NSAC(3, outputs, readout="all", **SMALL)
     whole = drawn(layer, x, times)
-    monkeypatch.setattr("nsac.layers.attention.CHUNK_PAIRS", 12)
+    monkeypatch.setattr("nsac.layers.attention.CHUNK_PAIRS", pairs)
     torch.testing.assert_close(drawn(layer, x, times), whole)
 
 
