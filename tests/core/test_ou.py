@@ -29,6 +29,12 @@ def test_a_start_at_zero_is_the_default(gates):
     torch.testing.assert_close(ou_moments(t=t, **gates), ou_moments(t=t, a0=torch.tensor(0.0), **gates))
 
 
+@pytest.mark.parametrize("a0", [0.0, 1.0, -1.0])
+def test_a_start_may_be_a_number_or_a_tensor(a0, gates):
+    t = torch.tensor(0.7)
+    torch.testing.assert_close(ou_moments(t=t, a0=a0, **gates), ou_moments(t=t, a0=torch.tensor(a0), **gates))
+
+
 @pytest.mark.parametrize("t", [1e-6, 1e-8, 1e-12, 1e-16])
 def test_small_times_lose_no_digits(gates, t):
     phi, kappa, psi = gates.values()

@@ -52,9 +52,7 @@ def test_one_draw_of_many_uses_the_gates_of_one_pass(generator, monkeypatch):
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize(
-    "pairs", [1, 12, 80, 156, 160], ids=["singles", "fourteen", "halves", "rest of one", "whole"]
-)
+@pytest.mark.parametrize("pairs", [1, 12, 80, 156, 160], ids=["singles", "fourteen", "halves", "rest of one", "whole"])
 @pytest.mark.parametrize("outputs", [1, 20], ids=["project values", "read attended"])
 def test_chunks_of_queries_agree_with_one_pass(outputs, pairs, generator, monkeypatch):
     x, times = series(2, 40, generator)
