@@ -95,7 +95,7 @@ def test_a_write_that_fails_leaves_the_checkpoints_before_it(folder, monkeypatch
 def test_a_write_may_break_off_anywhere(folder, monkeypatch, place, name):
     """Before the file is safe, before it has its name, before the old ones are removed."""
 
-    def die(*arguments):
+    def die(*arguments, **options):
         raise Stopped
 
     with monkeypatch.context() as patch, pytest.raises(Stopped):
