@@ -13,7 +13,7 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from nsac.estimators.observations import find_columns, read_observations
+from nsac.estimators.observations import read_observations
 from nsac.estimators.times import read_times, restore_times
 from nsac.estimators.windows import subsample
 from nsac.methods import METHODS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SCORES = ("rmse", "mae", "nll", "crps", "coverage_90", "width_90", "calibration_error")  # in the order of the table
 BACKTEST_SCORES = ("mse", "mae", "crps", "nll", "coverage_90", "width_90")  # likewise
 MAX_ORIGINS = 2000  # forecast origins that are scored in each fold, at most; subsampled evenly
-BASELINES = ("persistence", "seasonal")  # scored beside the forecaster; the second needs a daily cycle
+BASELINES = ("persistence", "seasonal")  # scored beside the forecaster; the second needs a cycle of the calendar
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,11 @@ def historical_forecasts(
     preprocessor = forecaster.preprocessor_
     observations = preprocessor.read(frame)
     grid, windows = preprocessor.past(observations)
-    first = None if since is None else read_times(pd.Series([since]), preprocessor.columns.time)[0][0]
-    windows = _select(windows, grid.times + preprocessor.step, first, max_origins)
+    axis, first = preprocessor.axis, None
+    if since is not None:
+        times, _ = read_times(pd.Series([since]), preprocessor.columns.time, preprocessor.columns.reading)
+        first = axis.positions(times)[0]
+    windows = _select(windows, grid.times + axis.step, first, max_origins)
     if not len(windows):
         raise ValueError(
             f"`frame` must hold a row with a known {forecaster.target!r} in the {forecaster.lookback} steps up to it "
@@ -108,39 +111,41 @@ def historical_forecasts(
     lower, upper = preprocessor.in_unit(windows, *forecaster.calibration_.interval(p, coverage))
     prediction = preprocessor.prediction_in_unit(windows, forecaster.calibration_.apply(p))
     y, persistence = preprocessor.observed(windows), preprocessor.last_values(windows)[:, None]
-    times = grid.times[windows.ends][:, None] + np.arange(1, forecaster.horizon + 1) * preprocessor.step
+    times = axis.times(grid.times[windows.ends][:, None] + np.arange(1, forecaster.horizon + 1) * axis.step)
     series = np.array(observations.names, dtype=object)[grid.codes[windows.ends]]
     return HistoricalForecasts(prediction, lower, upper, y, persistence.expand_as(y), times, series)
 
 
 def backtest(forecaster: "NSACForecaster", frame: pd.DataFrame, folds: int) -> pd.DataFrame:
     """See `NSACForecaster.backtest`."""
-    named = find_columns(frame, forecaster.time, forecaster.series, forecaster.target, forecaster.covariates)
+    named = forecaster._find_columns(frame)
     times = read_observations(frame, named).times
     edges = np.sort(times)[np.arange(1, folds + 1) * len(times) // (folds + 1)]
-    row_times = read_times(pd.Series(frame.reset_index()[forecaster.time]), forecaster.time)[0]
+    row_times = read_times(pd.Series(frame.reset_index()[forecaster.time]), forecaster.time, named.reading)[0]
     rows = []
     for k, first in enumerate(edges):
         stop = edges[k + 1] if k + 1 < folds else np.inf
         past, known = frame[row_times < first], frame[row_times < stop]
         fitted: NSACForecaster = clone(forecaster)  # pyright: ignore[reportAssignmentType]
-        fitted.fit(past)
-        since = restore_times(np.array([first]), fitted.preprocessor_.time_dtype)[0]
+        fitted.set_params(time_format=named.reading.format, dayfirst=named.reading.dayfirst).fit(past)
+        since = restore_times(np.array([first]), fitted.preprocessor_.axis.dtype)[0]
         forecasts = fitted.historical_forecasts(known, since=since, max_origins=MAX_ORIGINS)
         observed = ~forecasts.y.isnan()
         y, bounds = forecasts.y[observed], (forecasts.lower[observed], forecasts.upper[observed])
         fold = {"fold": k + 1, "method": forecaster.method, "forecasts": len(y)}
         rows.append(fold | _scores(BACKTEST_SCORES, forecasts.prediction[observed], y, *bounds))
-        for name, p in _baselines(fitted, past, known, first).items():
+        for name, p in _baselines(fitted, past, known, np.array([first])).items():
             rows.append(fold | {"method": name} | _scores(BACKTEST_SCORES, p[observed], y, *p[observed].interval(0.9)))
     return pd.DataFrame(rows)
 
 
-def _baselines(fitted: "NSACForecaster", past: pd.DataFrame, known: pd.DataFrame, first: Any) -> dict[str, Prediction]:
+def _baselines(
+    fitted: "NSACForecaster", past: pd.DataFrame, known: pd.DataFrame, first: np.ndarray
+) -> dict[str, Prediction]:
     """Forecasts of the baselines, with the standard deviations that their errors have in the past."""
     preprocessor = fitted.preprocessor_
     grid, windows = preprocessor.past(preprocessor.read(known))
-    windows = _select(windows, grid.times + preprocessor.step, first, MAX_ORIGINS)
+    windows = _select(windows, grid.times + preprocessor.axis.step, preprocessor.axis.positions(first), MAX_ORIGINS)
     _, past_windows = preprocessor.past(preprocessor.read(past))
     batch = windows.batch(torch.arange(len(windows)))
     problem = replace(fitted.problem_, missing_targets=True)

@@ -1,5 +1,6 @@
 """From frames to standardised windows, and from predictions of windows to the unit of the target."""
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -9,13 +10,16 @@ import torch
 from torch import Tensor
 
 from nsac.estimators.observations import Observations, SeriesColumns, check_inputs, read_observations
-from nsac.estimators.times import CYCLES, calendar_features, describe_times, detect_cycles, format_step, parse_step
+from nsac.estimators.steps import Calendar, TimeAxis, calendar_features, detect_cycles, typical_step
+from nsac.estimators.times import TimeReading, describe_times, restore_times
 from nsac.estimators.windows import Grid, WindowShape, count_between, subsample, to_grid
 from nsac.methods import WindowProblem
 from nsac.models.windows import interpolate_missing
 from nsac.training import WindowData
 from nsac.uncertainty import Prediction
 
+MIN_COMPARED_GAPS, MAX_GAP_FACTOR = 4, 1.5
+"""Rows are of another step if so many gaps or more differ by more than this factor from those of the training rows."""
 MAX_SCALING_WINDOWS = 4096  # windows from which roughness and amplitudes are estimated, at most
 SCALING_CHUNK, CHANGE_CHUNK = 256, 4096  # windows in memory at once
 
@@ -25,8 +29,7 @@ class SeriesPreprocessor:
     """Turns observations into windows as a fitted forecaster needs them."""
 
     columns: SeriesColumns
-    time_dtype: Any  # dtype of the time column, see `nsac.estimators.times.read_times`
-    step: float | int  # nanoseconds, or in the unit of the time column
+    axis: TimeAxis
     cycles: list[str]  # of the calendar, in use
     irregular: bool  # whether the time between an observation and its slot is an input
     missing: bool  # whether the model knows of missing values; otherwise they are interpolated
@@ -35,19 +38,35 @@ class SeriesPreprocessor:
     scale: np.ndarray  # (inputs,), standard deviation there; 1 for a constant
     roughness: float  # typical root mean square step of the target in a window, in `scale`
     change: np.ndarray  # (horizon,), root mean square of the change from the last known value
+    gap: float | int | None = None  # typical gap between training rows, on the axis; None in older model folders
 
     def read(self, frame: pd.DataFrame) -> Observations:
-        """Rows of a frame; its times must be of the kind that was fitted."""
+        """Rows of a frame, at their positions on the axis; times must be of the kind that was fitted."""
         observations = read_observations(frame, self.columns)
-        fitted, given = describe_times(self.time_dtype), describe_times(observations.time_dtype)
+        fitted, given = describe_times(self.axis.dtype), describe_times(observations.time_dtype)
         if given != fitted:
             raise ValueError(f"Time column {self.columns.time!r} must hold {fitted}, as in `fit`. Got {given} instead.")
+        observations = replace(observations, times=self.axis.positions(observations.times))
+        self._check_gaps(observations)
         return observations
+
+    def _check_gaps(self, observations: Observations) -> None:
+        gaps = np.diff(observations.times)[np.diff(observations.codes) == 0]
+        if self.gap is None or len(gaps) < MIN_COMPARED_GAPS:
+            return
+        coarser = gaps.min() > MAX_GAP_FACTOR * max(self.gap, self.axis.step)  # otherwise rows may be missing
+        finer = not self.irregular and np.median(gaps) * MAX_GAP_FACTOR < self.gap
+        if coarser or finer:
+            typical = typical_step(observations.times, observations.codes)
+            raise ValueError(
+                f"Rows must be {self.axis.describe(self.gap)} apart, as in `fit`. In column {self.columns.time!r} they "
+                f"are {self.axis.describe(typical)} apart. Resample them, or fit another model to such rows."
+            )
 
     def latest(self, observations: Observations) -> WindowData:
         """The window that ends with the last row of each series, in double precision."""
-        observations = observations.since(observations.last - (self.shape.lookback - 0.5) * self.step)
-        grid = to_grid(observations, self.step, None, to_last=True)
+        observations = observations.since(observations.last - (self.shape.lookback - 0.5) * self.axis.step)
+        grid = to_grid(observations, self.axis.step, None, to_last=True)
         ends = np.flatnonzero(np.append(np.diff(grid.codes) != 0, True))
         known = count_between(np.isfinite(grid.values[:, 0]), grid.start[ends], ends + 1)
         for series in np.flatnonzero(known == 0):
@@ -58,15 +77,36 @@ class SeriesPreprocessor:
             )
         return self.windows(grid, ends, torch.float64)
 
+    def warn_known_future(self, observations: Observations) -> None:
+        """Warn of rows at the end that have values of covariates and no target."""
+        values = observations.values
+        stops = np.append(np.flatnonzero(np.diff(observations.codes)) + 1, len(values))
+        for series, stop in enumerate(stops):
+            start = stops[series - 1] if series else 0
+            known = np.flatnonzero(np.isfinite(values[start:stop, 0]))
+            first = stop if not len(known) else start + known[-1] + 1
+            if not np.isfinite(values[first:stop, 1:]).any():
+                continue
+            whose = "" if self.columns.series is None else f" of series {observations.names[series]!r}"
+            ahead = observations.last[series] + np.array([1, self.shape.horizon]) * self.axis.step
+            begin, end = restore_times(self.axis.times(ahead), observations.time_dtype)
+            warnings.warn(
+                f"The last {stop - first} rows{whose} have values of covariates but no {self.columns.target!r}. Future "
+                f"values of covariates are not used: the forecasts are those from {begin} to {end}, after these rows. "
+                f"Drop these rows to forecast from the last known {self.columns.target!r} on.",
+                stacklevel=4,
+            )
+            return
+
     def past(self, observations: Observations) -> tuple[Grid, WindowData]:
         """All windows with a known target both in the lookback and in the horizon, in double precision."""
-        grid = to_grid(observations, self.step, self.shape.max_gap)
+        grid = to_grid(observations, self.axis.step, self.shape.max_gap)
         return grid, self.windows(grid, np.flatnonzero(self.shape.usable(grid)), torch.float64)
 
     def windows(self, grid: Grid, ends: np.ndarray, dtype: torch.dtype) -> WindowData:
         """Windows that end at these slots."""
         values = (with_offsets(grid, self.irregular) - self.offset) / self.scale
-        calendar = calendar_features(grid.times, self.time_dtype, self.cycles)
+        calendar = calendar_features(self.axis.times(grid.times), self.axis.dtype, self.cycles)
         return WindowData(
             values=torch.as_tensor(values, dtype=dtype),
             ends=torch.from_numpy(ends),
@@ -75,7 +115,7 @@ class SeriesPreprocessor:
             targets=[0],
             change_std=torch.as_tensor(self.change, dtype=dtype)[:, None],
             calendar=torch.as_tensor(calendar, dtype=dtype) if self.cycles else None,
-            season=round(CYCLES["day"] / self.step) if "day" in self.cycles else 0,
+            season=self.axis.season(self.cycles[0]) if self.cycles else 0,
             bounds=(torch.from_numpy(grid.start), torch.from_numpy(grid.stop)),
             roughness=self.roughness,
             interpolate=not self.missing,
@@ -106,8 +146,11 @@ class SeriesPreprocessor:
     def to_dict(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values, and arrays, under the names of a model folder."""
         columns = [self.columns.time, self.columns.series, self.columns.target, list(self.columns.covariates)]
-        facts = {"columns": columns, "stamps": str(self.time_dtype), "step": self.step, "cycles": self.cycles}
-        facts |= {"irregular": self.irregular, "rough": self.roughness}
+        facts = {"columns": columns, "stamps": str(self.axis.dtype), "step": self.axis.step, "cycles": self.cycles}
+        facts |= {"irregular": self.irregular, "rough": self.roughness, "gap": self.gap}
+        reading, calendar = self.columns.reading, self.axis.calendar
+        facts |= {"time_format": reading.format, "dayfirst": reading.dayfirst}
+        facts["calendar"] = None if calendar is None else [calendar.unit, calendar.day, calendar.time]
         return facts, {"centre": self.offset, "unit": self.scale, "change": self.change}
 
     @classmethod
@@ -116,14 +159,20 @@ class SeriesPreprocessor:
     ) -> "SeriesPreprocessor":
         """From what `to_dict` gave; it must fit the problem of the members."""
         time, series, target, covariates = facts["columns"]
-        columns = SeriesColumns(time, series, target, tuple(covariates))
+        time_dtype = pd.api.types.pandas_dtype(facts["stamps"])
+        reading = TimeReading(
+            facts.get("time_format"), facts.get("dayfirst"), numbers=time_dtype == np.dtype(np.float64)
+        )
+        columns = SeriesColumns(time, series, target, tuple(covariates), reading)
         inputs = len(columns.inputs) + facts["irregular"]
         if (problem.input_dim, problem.output_dim, problem.lookback) != (inputs, shape.horizon, shape.lookback):
             raise ValueError("`columns` do not fit the problem.")
         check_array_shapes(arrays, {"centre": (inputs,), "unit": (inputs,), "change": (shape.horizon,)})
-        time_dtype, step, cycles = pd.api.types.pandas_dtype(facts["stamps"]), facts["step"], list(facts["cycles"])
+        calendar = facts.get("calendar")  # absent in older folders, as `gap`
+        axis = TimeAxis(time_dtype, facts["step"], None if calendar is None else Calendar(*calendar))
         scaling = arrays["centre"], arrays["unit"], float(facts["rough"]), arrays["change"]
-        return cls(columns, time_dtype, step, cycles, facts["irregular"], problem.missing, shape, *scaling)
+        settings = columns, axis, list(facts["cycles"]), facts["irregular"], problem.missing, shape
+        return cls(*settings, *scaling, gap=facts.get("gap"))
 
 
 class TrainingSeries(NamedTuple):
@@ -143,19 +192,24 @@ def prepare(
 ) -> TrainingSeries:
     """Read a frame and fit the preprocessor; its statistics are those of the windows that are not for calibration."""
     observations = read_observations(frame, columns)
-    length = parse_step(step, observations.times, observations.codes)
+    times, codes, time_dtype = observations.times, observations.codes, observations.time_dtype
+    axis = TimeAxis.find(step, times, codes, time_dtype)
+    if time_dtype == np.dtype(np.float64):
+        columns = replace(columns, reading=replace(columns.reading, numbers=True))
+    cycles = detect_cycles(times, axis.mean_step)
+    observations = replace(observations, times=axis.positions(times))
     check_inputs(observations, columns)
-    grid = to_grid(observations, length, shape.max_gap)
-    shape.check_length(grid, format_step(length))
+    grid = to_grid(observations, axis.step, shape.max_gap)
+    shape.check_length(grid, axis.describe())
     ends, missing = shape.select(grid)
-    times = ((grid.times - grid.times.min()) / length)[ends]
+    times = ((grid.times - grid.times.min()) / axis.step)[ends]
     ends, times = ends[np.argsort(times, kind="stable")], np.sort(times)
     rest, calibration = shape.calibration_split(times)
     past = grid.times <= grid.times[ends[rest[-1]]]
     offset, scale, roughness, amplitudes = fit_scaling(grid, with_offsets(grid, grid.irregular), past, shape)
-    cycles = detect_cycles(observations.times, length)
-    settings = columns, observations.time_dtype, length, cycles, grid.irregular, missing, shape
-    preprocessor = SeriesPreprocessor(*settings, offset, scale, roughness, change=np.ones(shape.horizon))
+    settings = columns, axis, cycles, grid.irregular, missing, shape, offset, scale, roughness
+    gap = typical_step(observations.times, codes)
+    preprocessor = SeriesPreprocessor(*settings, change=np.ones(shape.horizon), gap=gap)
     change = rms_change(preprocessor.windows(grid, ends, torch.float32), rest)
     preprocessor = replace(preprocessor, change=change)
     windows = preprocessor.windows(grid, ends, torch.float32)
