@@ -44,10 +44,15 @@ def test_all_lead_times_are_evaluated(evaluation):
     assert sorted(set(evaluation.step.tolist())) == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_baseline_has_the_standard_deviation_of_its_errors(evaluation):
+def test_a_baseline_has_the_standard_deviation_of_its_errors(evaluation):
     first = evaluation.step == 1
-    errors = (evaluation.y - evaluation.baseline.mean)[first]
-    np.testing.assert_allclose(evaluation.baseline.std[first], errors.square().mean().sqrt())
+    for baseline in evaluation.baselines.values():
+        errors = (evaluation.y - baseline.mean)[first]
+        np.testing.assert_allclose(baseline.std[first], errors.square().mean().sqrt())
+
+
+def test_the_baselines_are_persistence_and_the_cycles_in_use(evaluation):
+    assert list(evaluation.baselines) == ["the last value", "the last day"]
 
 
 def test_one_lead_time_is_shown_along_time(evaluation):

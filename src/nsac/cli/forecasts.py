@@ -31,9 +31,9 @@ def predict(estimator: "NSACForecaster", frame: "DataFrame", path: Path, coverag
 
 
 def evaluate(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> list["Evaluation"]:
-    """Forecasts from many origins in the file at all lead times, beside the persistence baseline.
+    """Forecasts from many origins in the file at all lead times, beside persistence and seasonal naive forecasts.
 
-    The standard deviation of the baseline at each lead time is that of its errors in the same file.
+    The standard deviation of a baseline at each lead time is that of its errors in the same file.
     """
     import numpy as np
     import torch
@@ -43,8 +43,10 @@ def evaluate(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> lis
 
     _check_columns(estimator, frame, path)
     forecasts = estimator.historical_forecasts(frame, max_origins=MAX_ORIGINS)
-    errors = forecasts.y - forecasts.persistence
-    std = errors.square().nanmean(0).sqrt().clamp(min=1e-12).expand_as(forecasts.persistence)
+    baselines, seasonal = {}, {f"the last {cycle}": mean for cycle, mean in forecasts.seasonal.items()}
+    for name, mean in {"the last value": forecasts.persistence, **seasonal}.items():
+        std = (forecasts.y - mean).square().nanmean(0).sqrt().clamp(min=1e-12).expand_as(mean)
+        baselines[name] = Prediction.gaussian(mean.flatten(), std.flatten())
     step = torch.arange(1, estimator.horizon + 1).expand(forecasts.y.shape)
     names, counts = np.unique(forecasts.series.astype(str), return_counts=True)
     longest = torch.as_tensor(forecasts.series.astype(str) == names[counts.argmax()])[:, None]
@@ -52,10 +54,9 @@ def evaluate(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> lis
     dated = forecasts.times.dtype.kind != "f"
     times = forecasts.times.astype("datetime64[ns]") if dated else forecasts.times
     p = Prediction(forecasts.prediction.mean_draws.flatten(1), forecasts.prediction.log_std_draws.flatten(1))
-    baseline = Prediction.gaussian(forecasts.persistence.flatten(), std.flatten())
     bounds = (forecasts.lower.flatten(), forecasts.upper.flatten())
     evaluation = evaluate_rows(
-        estimator.target, p, bounds, forecasts.y.flatten(), baseline, "the last value", times.ravel(),
+        estimator.target, p, bounds, forecasts.y.flatten(), baselines, times.ravel(),
         step=step.flatten(), shown=shown.flatten(),
     )  # fmt: skip
     return [evaluation]

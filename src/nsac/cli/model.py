@@ -112,7 +112,7 @@ def evaluate(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Compare predictions with observed values: scores beside a baseline, and an HTML page with plots."""
+    """Compare predictions with observed values: scores beside baselines, and an HTML page with plots."""
     with one_line_errors(verbose):
         from nsac.estimators.evaluation import SCORES
         from nsac.estimators.page import SCORE_NAMES, page, summary
@@ -130,11 +130,11 @@ def evaluate(
             facts = [about, f"Data: {data}, {len(frame)} rows"]
             write_atomic(out, page(f"Evaluation of {', '.join(scores)}", facts, evaluations).encode())
     facts, lines = {}, []
-    for e in evaluations:  # `naive` is the documented key of the baseline
-        model_scores, baseline = scores[e.target]["model"], scores[e.target]["baseline"]
-        facts[e.target] = {"model": model_scores, "naive": baseline, "values": len(e.y)}
-        rows = {"model": model_scores, e.baseline_name: baseline}
-        texts = [(name, *(f"{row[key]:.4g}" for key in SCORES)) for name, row in rows.items()]
+    for e in evaluations:  # `naive` is the first of the baselines
+        baselines = {name: scores[e.target][name] for name in e.baselines}
+        facts[e.target] = {"model": scores[e.target]["model"], "naive": next(iter(baselines.values()))}
+        facts[e.target] |= {"baselines": baselines, "values": len(e.y)}
+        texts = [(name, *(f"{row[key]:.4g}" for key in SCORES)) for name, row in scores[e.target].items()]
         lines += [make_table(["", *(SCORE_NAMES[key][0] for key in SCORES)], texts, title=e.target), summary(e)]
     show(as_json, facts, *lines)
     if out is not None and not as_json:

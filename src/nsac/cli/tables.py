@@ -149,7 +149,7 @@ def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets
         output = (slice(None), i) if len(p.shape) == 2 else (slice(None),)
         interval = (lower[output], upper[output])
         baseline = Prediction.gaussian(mean, std)
-        evaluations.append(evaluate_rows(name, p[output], interval, y, baseline, "the training mean"))
+        evaluations.append(evaluate_rows(name, p[output], interval, y, {"the training mean": baseline}))
     return evaluations
 
 

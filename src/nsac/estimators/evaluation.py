@@ -1,4 +1,4 @@
-"""Evaluation: scores of predictions beside a baseline, historical forecasts and backtests."""
+"""Evaluation: scores of predictions beside baselines, historical forecasts and backtests."""
 # pyright: reportArgumentType=false
 # (the type checker takes rows of a frame for a column)
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nsac.estimators.observations import read_observations
 from nsac.estimators.times import read_times, restore_times
-from nsac.estimators.windows import subsample
+from nsac.estimators.windows import Grid, subsample
 from nsac.methods import METHODS
 from nsac.training import WindowData
 from nsac.uncertainty import Prediction, scores
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SCORES = ("rmse", "mae", "nll", "crps", "coverage_90", "width_90", "calibration_error")  # in the order of the table
 BACKTEST_SCORES = ("mse", "mae", "crps", "nll", "coverage_90", "width_90")  # likewise
+MIN_SEASONAL = 0.5  # share of the forecasts with a known value one cycle before, if that is a baseline
 MAX_ORIGINS = 2000  # forecast origins that are scored in each fold, at most; subsampled evenly
 BASELINES = ("persistence", "seasonal")  # scored beside the forecaster; the second needs a cycle of the calendar
 
@@ -38,8 +39,7 @@ class Evaluation:
     lower: Tensor  # (n,), lower end of the 90 % interval
     upper: Tensor  # (n,), its upper end
     y: Tensor  # (n,), observed values
-    baseline: Prediction  # (n,), prediction of the baseline
-    baseline_name: str  # in tables and legends
+    baselines: dict[str, Prediction]  # name in tables and legends to (n,), prediction of the baseline
     place: np.ndarray | None = None  # (n,), times, if the rows have any
     step: Tensor | None = None  # (n,), forecasts: lead time in steps, from 1
     shown: Tensor | None = None  # (n,), whether a value is in the plot over time: one series at one lead time
@@ -53,9 +53,16 @@ class Evaluation:
 
     @cached_property
     def scores(self) -> dict[str, dict[str, float]]:
-        """`{"model": {score: value}, "baseline": ...}`; the interval of the model is the conformal one."""
-        model = _scores(SCORES, self.prediction, self.y, self.lower, self.upper)
-        return {"model": model, "baseline": _scores(SCORES, self.baseline, self.y, *self.baseline.interval(0.9))}
+        """`{"model": {score: value}, name of a baseline: ...}`; the interval of the model is the conformal one."""
+        table = {"model": _scores(SCORES, self.prediction, self.y, self.lower, self.upper)}
+        for name, p in self.baselines.items():
+            table[name] = _scores(SCORES, p, self.y, *p.interval(0.9))
+        return table
+
+    @property
+    def best_baseline(self) -> str:
+        """The baseline with the least RMSE."""
+        return min(self.baselines, key=lambda name: self.scores[name]["rmse"])
 
 
 def evaluate_rows(
@@ -63,8 +70,7 @@ def evaluate_rows(
     prediction: Prediction,
     interval: tuple[Tensor, Tensor],
     y: Tensor,
-    baseline: Prediction,
-    baseline_name: str,
+    baselines: dict[str, Prediction],
     place: np.ndarray | None = None,
     step: Tensor | None = None,
     shown: Tensor | None = None,
@@ -74,8 +80,8 @@ def evaluate_rows(
     optional: dict[str, Any] = {name: v[known] for name, v in (("step", step), ("shown", shown)) if v is not None}
     if place is not None:
         optional["place"] = place[known.numpy()]
-    rows = prediction[known], interval[0][known], interval[1][known], y[known], baseline[known]
-    return Evaluation(target, *rows, baseline_name, **optional)
+    rows = prediction[known], interval[0][known], interval[1][known], y[known]
+    return Evaluation(target, *rows, {name: p[known] for name, p in baselines.items()}, **optional)
 
 
 class HistoricalForecasts(NamedTuple):
@@ -88,6 +94,7 @@ class HistoricalForecasts(NamedTuple):
     persistence: Tensor  # (origins, horizon), the last known value
     times: np.ndarray  # (origins, horizon), of what is predicted: nanoseconds since 1970 in UTC, or numbers
     series: np.ndarray  # (origins,), names
+    seasonal: dict[str, Tensor]  # cycle to (origins, horizon): the value one such cycle before, or more if it is short
 
 
 def historical_forecasts(
@@ -113,7 +120,20 @@ def historical_forecasts(
     y, persistence = preprocessor.observed(windows), preprocessor.last_values(windows)[:, None]
     times = axis.times(grid.times[windows.ends][:, None] + np.arange(1, forecaster.horizon + 1) * axis.step)
     series = np.array(observations.names, dtype=object)[grid.codes[windows.ends]]
-    return HistoricalForecasts(prediction, lower, upper, y, persistence.expand_as(y), times, series)
+    persistence, seasonal = persistence.expand_as(y), {}
+    for cycle in preprocessor.cycles:
+        before = _season_before(grid, windows.ends.numpy(), forecaster.horizon, axis.season(cycle))
+        known = ~before.isnan()
+        if known.double().mean() >= MIN_SEASONAL:
+            seasonal[cycle] = torch.where(known, before, persistence)
+    return HistoricalForecasts(prediction, lower, upper, y, persistence, times, series, seasonal)
+
+
+def _season_before(grid: Grid, ends: np.ndarray, horizon: int, season: int) -> Tensor:
+    """Targets the least number of whole seasons before each lead time, (origins, horizon); NaN where unknown."""
+    steps = np.arange(1, horizon + 1)
+    before = ends[:, None] + steps - season * -(-steps // season)
+    return torch.as_tensor(np.where(before >= grid.start[ends, None], grid.values[np.maximum(before, 0), 0], np.nan))
 
 
 def backtest(forecaster: "NSACForecaster", frame: pd.DataFrame, folds: int) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from nsac.uncertainty import Prediction
 
 MIN_COMPARED_GAPS, MAX_GAP_FACTOR = 4, 1.5
 """Rows are of another step if so many gaps or more differ by more than this factor from those of the training rows."""
+MAX_STANDARDISED = 1e30  # standard deviations from the mean; forecasts from a larger number may be infinite
 MAX_SCALING_WINDOWS = 4096  # windows from which roughness and amplitudes are estimated, at most
 SCALING_CHUNK, CHANGE_CHUNK = 256, 4096  # windows in memory at once
 
@@ -48,7 +49,18 @@ class SeriesPreprocessor:
             raise ValueError(f"Time column {self.columns.time!r} must hold {fitted}, as in `fit`. Got {given} instead.")
         observations = replace(observations, times=self.axis.positions(observations.times))
         self._check_gaps(observations)
+        self._check_sizes(observations)
         return observations
+
+    def _check_sizes(self, observations: Observations) -> None:
+        for i, name in enumerate(self.columns.inputs):
+            sizes = np.abs(observations.values[:, i] - self.offset[i]) / self.scale[i]
+            if np.nanmax(sizes, initial=0.0) > MAX_STANDARDISED:
+                value = observations.values[np.nanargmax(sizes), i]
+                raise ValueError(
+                    f"Column {name!r} must hold numbers within {MAX_STANDARDISED:g} standard deviations of the "
+                    f"training rows. Got {value:g} instead. Choose the unit of `fit`, or make it NaN."
+                )
 
     def _check_gaps(self, observations: Observations) -> None:
         gaps = np.diff(observations.times)[np.diff(observations.codes) == 0]
