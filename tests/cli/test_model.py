@@ -203,6 +203,15 @@ def test_too_few_rows_of_calibration_are_a_note(folder, tmp_path):
     assert result.stderr.count("Note: ") == 1 and "too few" in result.stderr
 
 
+def test_infinite_targets_are_left_out_of_an_evaluation_with_a_note(folder, tmp_path):
+    frame = pd.read_csv(folder / "test.csv")
+    frame.loc[[3, 5], "y"] = np.inf
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    result = done("evaluate", folder / "model", tmp_path / "t.csv", "--json")
+    assert "left out 2 rows whose 'y' is infinite" in result.stderr
+    assert json.loads(result.stdout)["y"]["values"] == len(frame) - 2
+
+
 def test_a_forecast_from_a_file(tmp_path):
     frame = hours()
     frame.to_csv(tmp_path / "s.csv", index=False)

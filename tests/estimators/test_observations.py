@@ -87,7 +87,9 @@ def test_a_column_that_makes_repeated_times_differ_is_suggested_as_the_series(st
     frame = hourly(6, y=np.arange(6.0), a=np.arange(6) % 2)
     frame = pd.concat([frame.assign(shop=name) for name in ("u", "v", "w")])
     frame = frame if stacked else frame.sort_values("t", kind="stable")
-    with pytest.raises(ValueError, match=r"several series: pass `series='shop'` \(`--series shop`\)") as err:
+    with pytest.raises(
+        ValueError, match=r"rows are of several series: pass `series='shop'` \(`--series shop`\)"
+    ) as err:
         read_observations(frame, PLAIN)
     assert "drop_duplicates" not in str(err.value)
 

@@ -223,4 +223,5 @@ def _plain(column):
 
 
 def test_a_calendar_step_is_readable_in_messages():
-    assert axis_of(dates("2019-01-01", 12, "QS"))[0].describe() == "3 months"
+    axis = axis_of(dates("2019-01-01", 12, "QS"))[0]
+    assert axis.describe() == "3 months" and axis.describe(1 / 31) == "1 days"

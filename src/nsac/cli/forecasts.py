@@ -1,5 +1,6 @@
 """Series in files: fit, forecast, evaluate."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +25,32 @@ def fit(frame: "DataFrame", targets: list[str], settings: dict[str, Any]) -> tup
     return NSACForecaster(target=targets[0], **settings).fit(frame), len(frame)
 
 
-def predict(estimator: "NSACForecaster", frame: "DataFrame", path: Path, coverage: float) -> "DataFrame":
+def text_columns(estimator: "NSACForecaster", time_format: str | None) -> list[str]:
+    """The time column, if its times have a format: 01021990 is not a number."""
+    return [estimator.columns_.time] if time_format or estimator.columns_.reading.format else []
+
+
+def with_times(
+    estimator: "NSACForecaster", frame: "DataFrame", path: Path, time_format: str | None, dayfirst: bool | None
+) -> "DataFrame":
+    """The frame, with times as dates if an option says how they are read; it has all columns of the estimator."""
+    columns = estimator.columns_
+    series = [] if columns.series is None else [columns.series]
+    find_columns(frame, [columns.time, *series, *columns.inputs], path)
+    if time_format is None and dayfirst is None:
+        return frame
+    from nsac.estimators.times import TimeReading, parse_times
+
+    times = parse_times(frame.loc[:, columns.time], columns.time, TimeReading(time_format, dayfirst))
+    return frame.assign(**{columns.time: times})
+
+
+def predict(estimator: "NSACForecaster", frame: "DataFrame", coverage: float | Sequence[float]) -> "DataFrame":
     """Forecasts of the steps after the last row of each series."""
-    _check_columns(estimator, frame, path)
     return estimator.predict(frame, coverage=coverage)
 
 
-def evaluate(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> list["Evaluation"]:
+def evaluate(estimator: "NSACForecaster", frame: "DataFrame") -> list["Evaluation"]:
     """Forecasts from many origins in the file at all lead times, beside persistence and seasonal naive forecasts.
 
     The standard deviation of a baseline at each lead time is that of its errors in the same file.
@@ -41,7 +61,6 @@ def evaluate(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> lis
     from nsac.estimators.evaluation import evaluate_rows
     from nsac.uncertainty import Prediction
 
-    _check_columns(estimator, frame, path)
     forecasts = estimator.historical_forecasts(frame, max_origins=MAX_ORIGINS)
     baselines, seasonal = {}, {f"the last {cycle}": mean for cycle, mean in forecasts.seasonal.items()}
     for name, mean in {"the last value": forecasts.persistence, **seasonal}.items():
@@ -60,9 +79,3 @@ def evaluate(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> lis
         step=step.flatten(), shown=shown.flatten(),
     )  # fmt: skip
     return [evaluation]
-
-
-def _check_columns(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> None:
-    columns = estimator.columns_
-    series = [] if columns.series is None else [columns.series]
-    find_columns(frame, [columns.time, *series, *columns.inputs], path)

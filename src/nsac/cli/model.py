@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Column
 
 from nsac._io import write_atomic
 from nsac.cli import forecasts, tables
@@ -20,6 +21,16 @@ Data = Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file with a
 Model = Annotated[Path, typer.Argument(help="A folder that `nsac fit` wrote.", show_default=False)]
 Coverage = Annotated[float, typer.Option(help="Nominal coverage of the prediction interval.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
+Encoding = Annotated[
+    str | None, typer.Option(help="Encoding of a CSV file, for instance latin-1; UTF-8 by default.", show_default=False)
+]
+TimeFormat = Annotated[
+    str | None, typer.Option(help="Format of the times, for instance '%d.%m.%Y %H:%M'.", show_default=False)
+]
+DayFirst = Annotated[
+    bool | None,
+    typer.Option("--dayfirst/--no-dayfirst", help="Whether 01/02/1990 is in February.", show_default=False),
+]
 Targets = Annotated[list[str] | None, typer.Option("--target", help="Column to predict; repeat for several.")]
 
 
@@ -33,6 +44,9 @@ def fit(
     horizon: Annotated[int | None, typer.Option(min=1, help="Forecaster: steps to predict.")] = None,
     lookback: Annotated[int | None, typer.Option(min=1, help="Forecaster: past steps that are input.")] = None,
     series: Annotated[str | None, typer.Option(help="Forecaster: column that identifies the series.")] = None,
+    time_format: TimeFormat = None,
+    dayfirst: DayFirst = None,
+    encoding: Encoding = None,
     category: Annotated[
         list[str] | None, typer.Option(help="Categorical column of numbers; repeat for several.")
     ] = None,
@@ -53,11 +67,14 @@ def fit(
         if (time_column is None) != (horizon is None):
             given, other = ("--time", "--horizon") if horizon is None else ("--horizon", "--time")
             raise TableError(f"`{given}` needs `{other}`: a forecaster needs both. For a table leave out both.")
-        if time_column is None and (lookback or series):
-            raise TableError("`--lookback` and `--series` are for forecasters. Pass `--time` and `--horizon` too.")
+        if time_column is None:
+            options = {"--lookback": lookback, "--series": series, "--time-format": time_format, "--dayfirst": dayfirst}
+            for option in (name for name, value in options.items() if value is not None):
+                raise TableError(f"`{option}` is for forecasters. Pass `--time` and `--horizon` too.")
         _check_free(out, force)
         started, target = time.perf_counter(), list(dict.fromkeys(target))
-        frame = _read(data, category or ())
+        text = [*(category or ()), *([time_column] if time_column and time_format else [])]
+        frame = _read(data, text, encoding)
         find_columns(frame, [*target, *(category or ()), *(drop or ())], data)
         frame = frame.drop(columns=[name for name in drop or () if name not in target])
         settings = {"method": method, "random_state": seed, "verbose": not as_json}
@@ -68,6 +85,7 @@ def fit(
         else:
             find_columns(frame, [time_column] if series is None else [time_column, series], data)
             settings |= {"time": time_column, "horizon": horizon, "series": series}
+            settings |= {"time_format": time_format, "dayfirst": dayfirst}
             if lookback:
                 settings["lookback"] = lookback
             estimator, rows = forecasts.fit(frame, target, settings)
@@ -85,6 +103,9 @@ def predict(
     data: Data,
     out: Annotated[Path | None, typer.Option(help="CSV, CSV.gz or Parquet file; standard output by default.")] = None,
     coverage: Coverage = 0.9,
+    time_format: TimeFormat = None,
+    dayfirst: DayFirst = None,
+    encoding: Encoding = None,
     verbose: Verbose = False,
 ) -> None:
     """Predict mean, standard deviation, aleatoric and epistemic variance and an interval, for each row or lead time."""
@@ -92,11 +113,11 @@ def predict(
         if not 0 < coverage < 1:
             raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {coverage} instead.")
         estimator, targets = _load(model)
-        frame = _read(data, tables.text_columns(estimator))
+        frame = _read_for(estimator, data, encoding, time_format, dayfirst)
         if type(estimator).__name__ == "NSACRegressor":
             table = tables.predict(estimator, frame, data, targets, coverage)
         else:
-            table = forecasts.predict(estimator, frame, data, coverage)
+            table = forecasts.predict(estimator, frame, coverage)
         if out is None:
             print(table.to_csv(index=False), end="")
             return
@@ -109,6 +130,9 @@ def evaluate(
     data: Data,
     target: Targets = None,
     out: Annotated[Path | None, typer.Option(help="HTML page to write, for instance report.html.")] = None,
+    time_format: TimeFormat = None,
+    dayfirst: DayFirst = None,
+    encoding: Encoding = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -118,24 +142,24 @@ def evaluate(
         from nsac.estimators.page import SCORE_NAMES, page, summary
 
         estimator, targets = _load(model)
-        frame = _read(data, tables.text_columns(estimator))
+        frame = _read_for(estimator, data, encoding, time_format, dayfirst)
         with status("predicting"):
             if type(estimator).__name__ == "NSACRegressor":
                 evaluations = tables.evaluate(estimator, frame, data, target or targets)
             else:
-                evaluations = forecasts.evaluate(estimator, frame, data)
+                evaluations = forecasts.evaluate(estimator, frame)
             scores = {e.target: e.scores for e in evaluations}
         if out is not None:
             about = f"Model: {model} ({type(estimator).__name__}, method {estimator.method})"
             facts = [about, f"Data: {data}, {len(frame)} rows"]
             write_atomic(out, page(f"Evaluation of {', '.join(scores)}", facts, evaluations).encode())
-    facts, lines = {}, []
+    facts, lines, head = {}, [], [Column(no_wrap=True), *(SCORE_NAMES[key][0] for key in SCORES)]
     for e in evaluations:  # `naive` is the first of the baselines
         baselines = {name: scores[e.target][name] for name in e.baselines}
         facts[e.target] = {"model": scores[e.target]["model"], "naive": next(iter(baselines.values()))}
         facts[e.target] |= {"baselines": baselines, "values": len(e.y)}
         texts = [(name, *(f"{row[key]:.4g}" for key in SCORES)) for name, row in scores[e.target].items()]
-        lines += [make_table(["", *(SCORE_NAMES[key][0] for key in SCORES)], texts, title=e.target), summary(e)]
+        lines += [make_table(head, texts, title=e.target, box=None, padding=(0, 1, 0, 0)), summary(e)]
     show(as_json, facts, *lines)
     if out is not None and not as_json:
         errors.print(f"Page: {out}", soft_wrap=True)
@@ -164,9 +188,21 @@ def export(
     show(False, None, f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
-def _read(path: Path, text: Sequence[str]) -> "DataFrame":
+def _read(path: Path, text: Sequence[str], encoding: str | None) -> "DataFrame":
     with status(f"reading {path}"):
-        return tables.read_table(path, text)
+        return tables.read_table(path, text, encoding)
+
+
+def _read_for(
+    estimator: Any, path: Path, encoding: str | None, time_format: str | None, dayfirst: bool | None
+) -> "DataFrame":
+    """The file as the estimator needs it; options on times replace what it has learned of them in `fit`."""
+    if type(estimator).__name__ == "NSACRegressor":
+        if time_format is not None or dayfirst is not None:
+            raise TableError("`--time-format` and `--dayfirst` are for forecasters. This model is one of a table.")
+        return _read(path, tables.text_columns(estimator), encoding)
+    frame = _read(path, forecasts.text_columns(estimator, time_format), encoding)
+    return forecasts.with_times(estimator, frame, path, time_format, dayfirst)
 
 
 def _load(folder: Path) -> tuple[Any, list[str]]:

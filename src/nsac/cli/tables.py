@@ -29,6 +29,8 @@ SNIFFED_BYTES = 1 << 16
 """Bytes from which delimiter, header and decimal separator are detected."""
 MIN_NUMERIC_FRACTION = 0.5
 """A text column with at least this fraction of numbers is taken for a numeric column with errors."""
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""First bytes of a text in this encoding."""
 CHUNK_ROWS = 20_000
 """Rows predicted between two updates of the progress bar."""
 
@@ -37,7 +39,7 @@ class TableError(ValueError):
     """A file cannot be read as a table. The message explains how to fix it."""
 
 
-def read_table(path: Path, text: Sequence[str] = ()) -> "DataFrame":
+def read_table(path: Path, text: Sequence[str] = (), encoding: str | None = None) -> "DataFrame":
     """Read a table with unique, named columns and at least one row; the columns `text` are read as text.
 
     The file format is detected from the first bytes, the delimiter from the header. Columns without a name, such as
@@ -50,7 +52,10 @@ def read_table(path: Path, text: Sequence[str] = ()) -> "DataFrame":
         raise TableError(f"{path} cannot be read: {err.strerror}. Give the path of a CSV or Parquet file.") from None
     if not start:
         raise TableError(f"{path} is empty. It needs a header line with the column names, and at least one row.")
-    frame = _read_parquet(path) if start == b"PAR1" else _read_csv(path, list(text), start[:2] == b"\x1f\x8b")
+    if start == b"PAR1":
+        frame = _read_parquet(path)
+    else:
+        frame = _read_csv(path, list(text), start[:2] == b"\x1f\x8b", encoding or "utf-8-sig")
     frame.columns = [str(name) for name in frame.columns]
     unnamed = [i for i, name in enumerate(frame.columns) if not name.strip()]
     if unnamed:
@@ -145,6 +150,9 @@ def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets
             y = torch.tensor(frame.loc[:, name].to_numpy(dtype=float, na_value=float("nan")))
         except (TypeError, ValueError):
             raise TableError(f"{path}: column {name!r} must hold numbers to be compared with predictions.") from None
+        infinite = int(y.isinf().sum())
+        if infinite:
+            note(f"{path}: left out {infinite} rows whose {name!r} is infinite.")
         mean, std = torch.full_like(y, float(estimator.centre_[i])), torch.full_like(y, float(estimator.scale_[i]))
         output = (slice(None), i) if len(p.shape) == 2 else (slice(None),)
         interval = (lower[output], upper[output])
@@ -180,19 +188,23 @@ def _read_parquet(path: Path) -> "DataFrame":
         raise TableError(f"{path} is not a complete Parquet file ({_first_line(err)}). Write the file again.") from None
 
 
-def _read_csv(path: Path, text: list[str], gzipped: bool) -> "DataFrame":
+def _read_csv(path: Path, text: list[str], gzipped: bool, encoding: str) -> "DataFrame":
     import pandas as pd
 
     try:
+        "a".encode(encoding)
+    except LookupError:
+        raise TableError(f"`--encoding` must be one of Python, such as latin-1. Got {encoding!r} instead.") from None
+    try:
         with gzip.open(path, "rb") if gzipped else open(path, "rb") as file:
-            header, delimiter, decimal, blank = _sniff(file.read(SNIFFED_BYTES), path)
+            header, delimiter, decimal, blank = _sniff(file.read(SNIFFED_BYTES), path, encoding)
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas drops fields of rows that are too long
             frame = pd.read_csv(
                 path,
                 sep=delimiter,
                 decimal=decimal,
-                encoding="utf-8-sig",
+                encoding=encoding,
                 compression="gzip" if gzipped else None,
                 skiprows=blank,
                 header=0,
@@ -205,8 +217,10 @@ def _read_csv(path: Path, text: list[str], gzipped: bool) -> "DataFrame":
         return frame.rename(columns=dict(enumerate(header)))
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise TableError(f"{path} is not a complete gzip file. Compress or copy it again.") from None
-    except UnicodeDecodeError:
-        raise TableError(f"{path} is not UTF-8 text. Save it as CSV in UTF-8.") from None
+    except UnicodeError:
+        name = "UTF-8" if encoding == "utf-8-sig" else encoding
+        remedy = "Pass its encoding, for instance `--encoding latin-1`, or save it as CSV in UTF-8."
+        raise TableError(f"{path} is not {name} text. {remedy}") from None
     except pd.errors.ParserWarning:
         raise TableError(f"{path} has rows with more fields than its header. Name all columns in line 1.") from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error, OverflowError) as err:
@@ -221,12 +235,13 @@ def _read_csv(path: Path, text: list[str], gzipped: bool) -> "DataFrame":
         raise TableError(f"{path} cannot be read: {_first_line(err)}.") from None
 
 
-def _sniff(head: bytes, path: Path) -> tuple[list[str], str, str, int]:
+def _sniff(head: bytes, path: Path, encoding: str) -> tuple[list[str], str, str, int]:
     """Column names, delimiter, decimal separator and number of empty lines before the header."""
-    if b"\0" in head:
-        raise TableError(f"{path} is not a CSV file: it contains binary data. Give a CSV, CSV.gz or Parquet file.")
+    if b"\0" in head and encoding == "utf-8-sig":
+        remedy = "Pass `--encoding utf-16`" if head[:2] in UTF_16 else "Give a CSV, CSV.gz or Parquet file"
+        raise TableError(f"{path} is not a CSV file: it contains binary data. {remedy}.")
     cut = len(head) == SNIFFED_BYTES  # the last character may be incomplete
-    lines = head.decode("utf-8-sig", errors="ignore" if cut else "strict").splitlines()
+    lines = head.decode(encoding, errors="ignore" if cut else "strict").splitlines()
     blank = next((i for i, line in enumerate(lines) if line.strip()), len(lines))
     if not (lines := lines[blank:]):
         raise TableError(f"{path} is empty. It needs a header line with the column names, and at least one row.")

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state, deprecated
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from nsac._checks import check_int, probabilities
+from nsac._checks import check_choice, check_int, probabilities
 from nsac.estimators.base import AbstractEstimator
 from nsac.estimators.evaluation import HistoricalForecasts, backtest, historical_forecasts
 from nsac.estimators.observations import Observations, SeriesColumns, find_columns
@@ -240,6 +240,9 @@ class NSACForecaster(AbstractEstimator):
         return self.historical_forecasts(frame, since, coverage, most)
 
     def _find_columns(self, frame: pd.DataFrame) -> SeriesColumns:
+        check_choice("dayfirst", self.dayfirst, (None, True, False))
+        if not (self.time_format is None or isinstance(self.time_format, str)):
+            raise ValueError(f"`time_format` must be a text such as '%d.%m.%Y'. Got {self.time_format!r} instead.")
         reading = TimeReading(self.time_format, self.dayfirst)
         return find_columns(frame, self.time, self.series, self.target, self.covariates, reading)
 

@@ -202,7 +202,7 @@ def _repeated_fix(repeated: pd.DataFrame, frame: pd.DataFrame, columns: SeriesCo
     if columns.series is None:
         name = _series_column(frame, columns)
         if name is not None:
-            return f"They are those of several series: pass `series={name!r}` (`--series {name}`)."
+            return f"The rows are of several series: pass `series={name!r}` (`--series {name}`)."
     keys = [columns.time] if columns.series is None else [columns.series, columns.time]
     if len(repeated.drop_duplicates()) == len(repeated.drop_duplicates(keys)):
         return "These rows are equal: keep one of each with `frame.drop_duplicates()`."

@@ -115,6 +115,8 @@ class TimeAxis:
         length = self.step if gap is None else gap
         if self.calendar is None:
             return format_step(length)
+        if length < 1:
+            return f"{length * UNITS[self.calendar.unit] / DAY:.1g} days"
         return f"{length:.3g} {self.calendar.unit}" + ("" if length == 1 else "s")
 
 
