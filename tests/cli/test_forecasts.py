@@ -125,6 +125,13 @@ def test_stacked_series_are_recognised(tmp_path):
     assert "(`--series shop`)" in stderr and "drop_duplicates" not in stderr
 
 
+def test_several_coverages_give_several_intervals(tmp_path):
+    path = write(tmp_path / "s.csv", DAYS, "%Y-%m-%d")
+    call("fit", path, *FIT, "--out", tmp_path / "m")
+    head = call("predict", tmp_path / "m", path, "--coverage", 0.5, "--coverage", 0.9).stdout.splitlines()[0]
+    assert head.endswith("lower_50,upper_50,lower_90,upper_90")
+
+
 def test_options_on_times_are_for_forecasters(tmp_path):
     daily_cycle(100).drop(columns="t").to_csv(tmp_path / "s.csv", index=False)
     options = ("--target", "y", "--out", tmp_path / "m", "--dayfirst")

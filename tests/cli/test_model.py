@@ -212,6 +212,11 @@ def test_infinite_targets_are_left_out_of_an_evaluation_with_a_note(folder, tmp_
     assert json.loads(result.stdout)["y"]["values"] == len(frame) - 2
 
 
+def test_several_coverages_give_several_intervals(folder):
+    table = done("predict", folder / "model", folder / "test.csv", "--coverage", 0.5, "--coverage", 0.9).stdout
+    assert table.splitlines()[0].endswith("lower_50,upper_50,lower_90,upper_90")
+
+
 def test_a_forecast_from_a_file(tmp_path):
     frame = hours()
     frame.to_csv(tmp_path / "s.csv", index=False)

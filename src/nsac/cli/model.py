@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Data = Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file with a header.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="A folder that `nsac fit` wrote.", show_default=False)]
 Coverage = Annotated[float, typer.Option(help="Nominal coverage of the prediction interval.")]
+Coverages = Annotated[
+    list[float], typer.Option("--coverage", help="Nominal coverage of the prediction interval; repeat for several.")
+]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
 Encoding = Annotated[
     str | None, typer.Option(help="Encoding of a CSV file, for instance latin-1; UTF-8 by default.", show_default=False)
@@ -102,7 +105,7 @@ def predict(
     model: Model,
     data: Data,
     out: Annotated[Path | None, typer.Option(help="CSV, CSV.gz or Parquet file; standard output by default.")] = None,
-    coverage: Coverage = 0.9,
+    coverage: Coverages = [0.9],  # noqa: B006 (typer copies it)
     time_format: TimeFormat = None,
     dayfirst: DayFirst = None,
     encoding: Encoding = None,
@@ -110,8 +113,9 @@ def predict(
 ) -> None:
     """Predict mean, standard deviation, aleatoric and epistemic variance and an interval, for each row or lead time."""
     with one_line_errors(verbose):
-        if not 0 < coverage < 1:
-            raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {coverage} instead.")
+        for each in coverage:
+            if not 0 < each < 1:
+                raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {each} instead.")
         estimator, targets = _load(model)
         frame = _read_for(estimator, data, encoding, time_format, dayfirst)
         if type(estimator).__name__ == "NSACRegressor":

@@ -115,7 +115,7 @@ def text_columns(estimator: Any) -> list[str]:
 
 
 def predict(
-    estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets: list[str], coverage: float
+    estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets: list[str], coverage: float | Sequence[float]
 ) -> "DataFrame":
     """Predictions, one row per row of the file, after those of its columns that are neither input nor target."""
     import pandas as pd
