@@ -107,10 +107,11 @@ def test_different_rows_of_one_time_are_never_to_be_deleted():
     assert "drop_duplicates" not in str(err.value)
 
 
-def test_equal_rows_of_one_time_may_be_deleted():
-    frame = pd.concat([hourly(6, y=np.arange(6.0)), hourly(2, y=np.arange(2.0))])
-    with pytest.raises(ValueError, match="These rows are equal: keep one of each"):
-        read_observations(frame, PLAIN)
+def test_copies_of_a_row_are_left_out_with_a_note():
+    frame = hourly(6, y=np.arange(6.0))
+    with pytest.warns(UserWarning, match="copies of others.*: 2 of 7. The first is row 3, with 2024-01-01 02:00"):
+        observations = read_observations(frame.iloc[[0, 1, 2, 2, 3, 3, 4]], PLAIN)
+    assert observations.values[:, 0].tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(("role", "name"), [("time", "mean"), ("series", "std"), ("series", "lower_90")])

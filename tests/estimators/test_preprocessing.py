@@ -17,32 +17,6 @@ def prepared(frame):
     return prepare(frame, find_columns(frame, "t", None, "y", None), None, SHAPE)
 
 
-@pytest.mark.parametrize(
-    ("freq", "apart"), [("D", "1 days 00:00:00 apart. Resample"), ("10min", "0 days 00:10:00 apart. Resample")]
-)
-def test_rows_of_another_step_are_refused(regular, freq, apart):
-    frame = hourly(30, y=np.arange(30.0), a=0.0).assign(t=pd.date_range("2024-02-01", periods=30, freq=freq))
-    with pytest.raises(ValueError, match=f"Rows must be 0 days 01:00:00 apart, as in `fit`. In column 't' .* {apart}"):
-        regular.preprocessor.read(frame)
-
-
-def test_missing_rows_are_no_other_step(regular):
-    assert len(regular.preprocessor.read(daily_cycle().iloc[[0, 3, 7, 9, 12, 13, 17]]).times) == 7
-
-
-def test_rows_that_share_slots_in_training_may_share_them_later():
-    frame = daily_cycle(1040)
-    columns = find_columns(frame, "t", None, "y", None)
-    assert len(prepare(frame, columns, "4h", SHAPE).preprocessor.read(frame).times) == 1040
-
-
-def test_a_number_far_from_the_training_rows_is_refused(regular):
-    frame = daily_cycle()
-    frame.loc[7, "a"] = 1e40
-    with pytest.raises(ValueError, match="Column 'a' must hold numbers within 1e.30 standard deviations .* Got 1e.40"):
-        regular.preprocessor.read(frame)
-
-
 @pytest.fixture(scope="module")
 def regular():
     return prepared(daily_cycle())

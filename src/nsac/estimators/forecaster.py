@@ -13,6 +13,7 @@ from torch import Tensor
 from nsac._checks import check_choice, check_int, probabilities
 from nsac.estimators.base import AbstractEstimator
 from nsac.estimators.evaluation import HistoricalForecasts, backtest, historical_forecasts
+from nsac.estimators.new_rows import warn_known_future
 from nsac.estimators.observations import Observations, SeriesColumns, find_columns
 from nsac.estimators.online import OnlineCalibration, absolute_scores, coverage_report
 from nsac.estimators.preprocessing import SeriesPreprocessor, prepare
@@ -256,7 +257,7 @@ class NSACForecaster(AbstractEstimator):
         check_is_fitted(self)
         observations = self.preprocessor_.read(frame)
         windows = self.preprocessor_.latest(observations)
-        self.preprocessor_.warn_known_future(observations)
+        warn_known_future(observations, self.columns_, self.preprocessor_.axis, self.horizon)
         return observations, windows, self._draws(windows)
 
     def _interval(self, windows: WindowData, p: Prediction, coverage: float) -> list[Tensor]:

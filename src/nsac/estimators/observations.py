@@ -3,6 +3,7 @@
 # (the type checker takes a column of a frame for a frame)
 
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -92,8 +93,8 @@ def find_columns(
 
 
 def read_observations(frame: pd.DataFrame, columns: SeriesColumns) -> Observations:
-    """Check all values and sort by series; an error names the column and the row."""
-    frame = _checked(frame, columns)
+    """Check all values and sort by series; an error names the column and the row. Copies of a row are left out."""
+    frame = _without_copies(_checked(frame, columns), columns)
     times, time_dtype = read_times(frame[columns.time], columns.time, columns.reading)
     if columns.series is None:
         codes, names = np.zeros(len(frame), dtype=np.int64), [None]
@@ -146,6 +147,20 @@ def _checked(frame: Any, columns: SeriesColumns) -> pd.DataFrame:
     return frame
 
 
+def _without_copies(frame: pd.DataFrame, columns: SeriesColumns) -> pd.DataFrame:
+    if not frame.duplicated(columns.time).any():
+        return frame
+    copies = frame.duplicated().to_numpy()
+    if copies.any():
+        row = np.argmax(copies)
+        warnings.warn(
+            f"Rows that are copies of others, in all columns, are left out: {copies.sum()} of {len(frame)}. The first "
+            f"is row {row}, with {frame[columns.time].iloc[row]} in column {columns.time!r}.",
+            stacklevel=2,
+        )
+    return frame.loc[~copies]
+
+
 def _holds_numbers(column: pd.Series | pd.DataFrame) -> bool:
     if isinstance(column, pd.DataFrame) or types.is_numeric_dtype(column):
         return True  # a name that is there twice is refused when the values are read
@@ -185,7 +200,7 @@ def _check_order(times: np.ndarray, codes: np.ndarray, frame: pd.DataFrame, colu
     equal = (np.diff(times[by_time]) == 0) & (np.diff(codes[by_time]) == 0)
     if equal.any():
         order, bad, rule = by_time, equal, "differ"
-        fix = _repeated_fix(frame.iloc[by_time[np.append(equal, False) | np.append(False, equal)]], frame, columns)
+        fix = _repeated_fix(frame, columns)
     else:
         rule, fix = "be sorted", f"Sort them with `frame.sort_values({keys})`."
     before, row = order[np.argmax(bad)], order[np.argmax(bad) + 1]
@@ -197,15 +212,13 @@ def _check_order(times: np.ndarray, codes: np.ndarray, frame: pd.DataFrame, colu
     )
 
 
-def _repeated_fix(repeated: pd.DataFrame, frame: pd.DataFrame, columns: SeriesColumns) -> str:
-    """What to do about the rows whose times are there more than once."""
+def _repeated_fix(frame: pd.DataFrame, columns: SeriesColumns) -> str:
+    """What to do about different rows of one time."""
     if columns.series is None:
         name = _series_column(frame, columns)
         if name is not None:
             return f"The rows are of several series: pass `series={name!r}` (`--series {name}`)."
     keys = [columns.time] if columns.series is None else [columns.series, columns.time]
-    if len(repeated.drop_duplicates()) == len(repeated.drop_duplicates(keys)):
-        return "These rows are equal: keep one of each with `frame.drop_duplicates()`."
     fix = f"Average them with `frame.groupby({keys}, as_index=False).mean(numeric_only=True)`"
     if columns.series is None:
         fix += ", or name the column that tells series apart with `series` (`--series`)"

@@ -1,6 +1,5 @@
 """From frames to standardised windows, and from predictions of windows to the unit of the target."""
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -9,18 +8,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from nsac.estimators.new_rows import check_gaps, check_sizes, gap_range
 from nsac.estimators.observations import Observations, SeriesColumns, check_inputs, read_observations
-from nsac.estimators.steps import Calendar, TimeAxis, calendar_features, detect_cycles, typical_step
-from nsac.estimators.times import TimeReading, describe_times, restore_times
+from nsac.estimators.steps import Calendar, TimeAxis, calendar_features, detect_cycles
+from nsac.estimators.times import TimeReading, describe_times
 from nsac.estimators.windows import Grid, WindowShape, count_between, subsample, to_grid
 from nsac.methods import WindowProblem
 from nsac.models.windows import interpolate_missing
 from nsac.training import WindowData
 from nsac.uncertainty import Prediction
 
-MIN_COMPARED_GAPS, MAX_GAP_FACTOR = 4, 1.5
-"""Rows are of another step if so many gaps or more differ by more than this factor from those of the training rows."""
-MAX_STANDARDISED = 1e30  # standard deviations from the mean; forecasts from a larger number may be infinite
 MAX_SCALING_WINDOWS = 4096  # windows from which roughness and amplitudes are estimated, at most
 SCALING_CHUNK, CHANGE_CHUNK = 256, 4096  # windows in memory at once
 
@@ -39,7 +36,7 @@ class SeriesPreprocessor:
     scale: np.ndarray  # (inputs,), standard deviation there; 1 for a constant
     roughness: float  # typical root mean square step of the target in a window, in `scale`
     change: np.ndarray  # (horizon,), root mean square of the change from the last known value
-    gap: float | int | None = None  # typical gap between training rows, on the axis; None in older model folders
+    gaps: tuple[float, float] | None = None  # see `gap_range`, of the training rows; None in older model folders
 
     def read(self, frame: pd.DataFrame) -> Observations:
         """Rows of a frame, at their positions on the axis; times must be of the kind that was fitted."""
@@ -48,32 +45,10 @@ class SeriesPreprocessor:
         if given != fitted:
             raise ValueError(f"Time column {self.columns.time!r} must hold {fitted}, as in `fit`. Got {given} instead.")
         observations = replace(observations, times=self.axis.positions(observations.times))
-        self._check_gaps(observations)
-        self._check_sizes(observations)
+        if self.gaps is not None:
+            check_gaps(observations, self.axis, self.gaps, self.irregular, self.columns.time)
+        check_sizes(observations, self.columns.inputs, self.offset, self.scale)
         return observations
-
-    def _check_sizes(self, observations: Observations) -> None:
-        for i, name in enumerate(self.columns.inputs):
-            sizes = np.abs(observations.values[:, i] - self.offset[i]) / self.scale[i]
-            if np.nanmax(sizes, initial=0.0) > MAX_STANDARDISED:
-                value = observations.values[np.nanargmax(sizes), i]
-                raise ValueError(
-                    f"Column {name!r} must hold numbers within {MAX_STANDARDISED:g} standard deviations of the "
-                    f"training rows. Got {value:g} instead. Choose the unit of `fit`, or make it NaN."
-                )
-
-    def _check_gaps(self, observations: Observations) -> None:
-        gaps = np.diff(observations.times)[np.diff(observations.codes) == 0]
-        if self.gap is None or len(gaps) < MIN_COMPARED_GAPS:
-            return
-        coarser = gaps.min() > MAX_GAP_FACTOR * max(self.gap, self.axis.step)  # otherwise rows may be missing
-        finer = not self.irregular and np.median(gaps) * MAX_GAP_FACTOR < self.gap
-        if coarser or finer:
-            typical = typical_step(observations.times, observations.codes)
-            raise ValueError(
-                f"Rows must be {self.axis.describe(self.gap)} apart, as in `fit`. In column {self.columns.time!r} they "
-                f"are {self.axis.describe(typical)} apart. Resample them, or fit another model to such rows."
-            )
 
     def latest(self, observations: Observations) -> WindowData:
         """The window that ends with the last row of each series, in double precision."""
@@ -88,27 +63,6 @@ class SeriesPreprocessor:
                 "are missing. Pass rows up to a later time, or fit with a longer `lookback`."
             )
         return self.windows(grid, ends, torch.float64)
-
-    def warn_known_future(self, observations: Observations) -> None:
-        """Warn of rows at the end that have values of covariates and no target."""
-        values = observations.values
-        stops = np.append(np.flatnonzero(np.diff(observations.codes)) + 1, len(values))
-        for series, stop in enumerate(stops):
-            start = stops[series - 1] if series else 0
-            known = np.flatnonzero(np.isfinite(values[start:stop, 0]))
-            first = stop if not len(known) else start + known[-1] + 1
-            if not np.isfinite(values[first:stop, 1:]).any():
-                continue
-            whose = "" if self.columns.series is None else f" of series {observations.names[series]!r}"
-            ahead = observations.last[series] + np.array([1, self.shape.horizon]) * self.axis.step
-            begin, end = restore_times(self.axis.times(ahead), observations.time_dtype)
-            warnings.warn(
-                f"The last {stop - first} rows{whose} have values of covariates but no {self.columns.target!r}. Future "
-                f"values of covariates are not used: the forecasts are those from {begin} to {end}, after these rows. "
-                f"Drop these rows to forecast from the last known {self.columns.target!r} on.",
-                stacklevel=4,
-            )
-            return
 
     def past(self, observations: Observations) -> tuple[Grid, WindowData]:
         """All windows with a known target both in the lookback and in the horizon, in double precision."""
@@ -159,7 +113,7 @@ class SeriesPreprocessor:
         """Plain values, and arrays, under the names of a model folder."""
         columns = [self.columns.time, self.columns.series, self.columns.target, list(self.columns.covariates)]
         facts = {"columns": columns, "stamps": str(self.axis.dtype), "step": self.axis.step, "cycles": self.cycles}
-        facts |= {"irregular": self.irregular, "rough": self.roughness, "gap": self.gap}
+        facts |= {"irregular": self.irregular, "rough": self.roughness, "gaps": self.gaps}
         reading, calendar = self.columns.reading, self.axis.calendar
         facts |= {"time_format": reading.format, "dayfirst": reading.dayfirst}
         facts["calendar"] = None if calendar is None else [calendar.unit, calendar.day, calendar.time]
@@ -180,11 +134,11 @@ class SeriesPreprocessor:
         if (problem.input_dim, problem.output_dim, problem.lookback) != (inputs, shape.horizon, shape.lookback):
             raise ValueError("`columns` do not fit the problem.")
         check_array_shapes(arrays, {"centre": (inputs,), "unit": (inputs,), "change": (shape.horizon,)})
-        calendar = facts.get("calendar")  # absent in older folders, as `gap`
+        calendar, gaps = facts.get("calendar"), facts.get("gaps")  # absent in older folders
         axis = TimeAxis(time_dtype, facts["step"], None if calendar is None else Calendar(*calendar))
         scaling = arrays["centre"], arrays["unit"], float(facts["rough"]), arrays["change"]
         settings = columns, axis, list(facts["cycles"]), facts["irregular"], problem.missing, shape
-        return cls(*settings, *scaling, gap=facts.get("gap"))
+        return cls(*settings, *scaling, gaps=None if gaps is None else (gaps[0], gaps[1]))
 
 
 class TrainingSeries(NamedTuple):
@@ -220,8 +174,7 @@ def prepare(
     past = grid.times <= grid.times[ends[rest[-1]]]
     offset, scale, roughness, amplitudes = fit_scaling(grid, with_offsets(grid, grid.irregular), past, shape)
     settings = columns, axis, cycles, grid.irregular, missing, shape, offset, scale, roughness
-    gap = typical_step(observations.times, codes)
-    preprocessor = SeriesPreprocessor(*settings, change=np.ones(shape.horizon), gap=gap)
+    preprocessor = SeriesPreprocessor(*settings, np.ones(shape.horizon), gap_range(observations))
     change = rms_change(preprocessor.windows(grid, ends, torch.float32), rest)
     preprocessor = replace(preprocessor, change=change)
     windows = preprocessor.windows(grid, ends, torch.float32)

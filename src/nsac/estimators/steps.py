@@ -114,7 +114,7 @@ class TimeAxis:
         """A step, or another length in its unit, for messages."""
         length = self.step if gap is None else gap
         if self.calendar is None:
-            return format_step(length)
+            return format_step(round(length) if isinstance(self.step, int) else length)
         if length < 1:
             return f"{length * UNITS[self.calendar.unit] / DAY:.1g} days"
         return f"{length:.3g} {self.calendar.unit}" + ("" if length == 1 else "s")
