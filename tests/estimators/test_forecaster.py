@@ -286,6 +286,14 @@ def test_month_starts_are_forecast_at_the_next_month_starts(monthly, monthly_mod
     assert monthly_model.predict(monthly.head(120))["t"].tolist() == monthly["t"].iloc[120:126].tolist()
 
 
+def test_a_late_row_does_not_delay_the_forecasts(monthly, monthly_model):
+    late = monthly.assign(t=monthly["t"].where(monthly.index != 149, pd.Timestamp("2022-06-03 17:00")))
+    assert monthly_model.predict(late)["t"].iloc[:2].tolist() == [
+        pd.Timestamp("2022-07-01"),
+        pd.Timestamp("2022-08-01"),
+    ]
+
+
 def test_business_days_are_forecast_without_weekends(frame):
     dates = pd.Series(pd.date_range("2024-01-01", periods=266, freq="B"))
     frame = frame.assign(t=dates.head(260))

@@ -125,6 +125,17 @@ def test_several_offsets_are_converted_to_utc_with_a_note():
     assert times.tolist() == [pd.Timestamp("2020-03-29 00:00", tz="UTC"), pd.Timestamp("2020-03-29 01:00", tz="UTC")]
 
 
+@pytest.mark.parametrize(("offsets", "zone"), [(("+0100", "+0100"), "UTC+01:00"), (("+0100", "+0200"), "UTC")])
+@pytest.mark.filterwarnings("ignore:.*several UTC offsets")
+def test_a_format_may_have_offsets(offsets, zone):
+    times = parsed([f"29.03.2020 0{i}:00 {offset}" for i, offset in enumerate(offsets)], format="%d.%m.%Y %H:%M %z")
+    assert str(times.dt.tz) == zone
+
+
+def test_periods_are_their_first_days():
+    assert parsed(pd.period_range("2020-01", periods=2, freq="M"))[1] == pd.Timestamp("2020-02-01")
+
+
 def test_an_offset_is_in_every_row_or_in_none():
     with pytest.raises(ValueError, match="Row 1 has '2020-03-29 03:00', without one"):
         parsed(["2020-03-29 01:00+01:00", "2020-03-29 03:00"])

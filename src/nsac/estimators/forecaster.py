@@ -43,8 +43,8 @@ class NSACForecaster(AbstractEstimator):
         series: column that names the series, if there are several. They share one model.
         covariates: further input columns; by default all other columns of numbers. Columns of text are left out.
         step: length of a step, a text such as "15min" for dates or a number; by default the typical gap between rows.
-            Months, quarters, years and business days are steps of the calendar: a series of month starts is forecast
-            at the next ones. `step="MS"`, "ME", "QS", "QE", "YS", "YE" or "B" demands them.
+            Months, quarters, years and business days are recognised as steps of the calendar: a series of month
+            starts is forecast at the next ones.
         time_format: format of dates that are text or whole numbers, for instance "%d.%m.%Y %H:%M".
         dayfirst: whether "01/02/1990" is in February; needed if no row decides it. `predict` reads dates as `fit` did.
         method: a name in `nsac.METHODS` that takes windows.

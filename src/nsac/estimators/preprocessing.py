@@ -48,7 +48,7 @@ class SeriesPreprocessor:
         if self.gaps is not None:
             check_gaps(observations, self.axis, self.gaps, self.irregular, self.columns.time)
         check_sizes(observations, self.columns.inputs, self.offset, self.scale)
-        return observations
+        return replace(observations, times=self.axis.nearest(observations.times))
 
     def latest(self, observations: Observations) -> WindowData:
         """The window that ends with the last row of each series, in double precision."""
@@ -163,7 +163,7 @@ def prepare(
     if time_dtype == np.dtype(np.float64):
         columns = replace(columns, reading=replace(columns.reading, numbers=True))
     cycles = detect_cycles(times, axis.mean_step)
-    observations = replace(observations, times=axis.positions(times))
+    observations = replace(observations, times=axis.nearest(axis.positions(times)))
     check_inputs(observations, columns)
     grid = to_grid(observations, axis.step, shape.max_gap)
     shape.check_length(grid, axis.describe())

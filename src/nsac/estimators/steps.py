@@ -24,11 +24,6 @@ UNITS = {"month": CYCLES["year"] / 12, "business month": CYCLES["year"] / 12, "b
 MIN_CALENDAR_GAP = 0.8 * DAY  # shorter steps have a fixed length
 MIN_ANCHORED_ROWS = 0.9  # share of the rows that lie on calendar steps, if these are in use
 MIN_BUSINESS_ROWS = 10  # two weeks without a row on a weekend: fewer may be chance
-CALENDAR_STEPS = {"B": ("business day", 1, 1)} | {
-    name: ("month", months, day)
-    for months, names in ((1, ("MS", "ME")), (3, ("QS", "QE")), (12, ("YS", "YE")))
-    for name, day in zip(names, (1, 31), strict=True)
-}  # name of pandas: unit, number of units, day of the month
 
 
 @dataclass(frozen=True)
@@ -82,17 +77,17 @@ class TimeAxis:
 
     @classmethod
     def find(cls, step: Any, times: np.ndarray, codes: np.ndarray, dtype: Any) -> "TimeAxis":
-        """The axis with this argument `step`; None for typical steps."""
-        if isinstance(step, str) and step in CALENDAR_STEPS and times.dtype == np.int64:
-            unit, count, day = CALENDAR_STEPS[step]
-            local = local_times(times, dtype)
-            return cls(dtype, float(count), Calendar(unit, day, _typical_time(local)))
+        """The axis with this argument `step`; None for typical steps, which may be those of a calendar."""
         found = detect_calendar(times, codes, dtype) if step is None and times.dtype == np.int64 else None
         return cls(dtype, parse_step(step, times, codes)) if found is None else cls(dtype, *found)
 
     def positions(self, times: np.ndarray) -> np.ndarray:
         """Positions of times as `read_times` returns them."""
         return times if self.calendar is None else self.calendar.positions(local_times(times, self.dtype))
+
+    def nearest(self, positions: np.ndarray) -> np.ndarray:
+        """Positions of rows: with a calendar the whole ones, so that a late row does not delay the forecasts."""
+        return positions if self.calendar is None else np.rint(positions)
 
     def times(self, positions: np.ndarray) -> np.ndarray:
         """Inverse of `positions`."""
@@ -180,10 +175,7 @@ def parse_step(step: Any, times: np.ndarray, codes: np.ndarray) -> float | int:
         except ValueError:
             length = 0
         if length <= 0:
-            raise ValueError(
-                "`step` must be a text such as '15min', as the times are dates, or one of "
-                f"{', '.join(CALENDAR_STEPS)}. Got {step!r} instead."
-            )
+            raise ValueError(f"`step` must be a text such as '15min', as the times are dates. Got {step!r} instead.")
         return length
     if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 < step < np.inf:
         raise ValueError(f"`step` must be a finite number above 0, as the times are numbers. Got {step!r} instead.")

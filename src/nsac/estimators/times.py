@@ -2,7 +2,6 @@
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportArgumentType=false
 # (the type checker takes a column of a frame for a frame)
 
-import contextlib
 import re
 import warnings
 from dataclasses import dataclass, replace
@@ -69,6 +68,8 @@ def parse_times(column: pd.Series, name: str, reading: TimeReading | None = None
     """A column of dates, or of numbers; missing times stay missing."""
     if types.is_object_dtype(column) and column.map(lambda v: isinstance(v, (int, float))).all():
         column = column.astype(float)
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = column.dt.to_timestamp()
     if types.is_bool_dtype(column):
         raise ValueError(f"Time column {name!r} must hold dates or numbers. Got booleans instead.")
     reading = resolve_reading(column, name, reading or TimeReading())
@@ -177,10 +178,9 @@ def _day_is_first(text: pd.Series, name: str, dayfirst: bool | None) -> bool | N
 
 def _parse_format(column: pd.Series, name: str, layout: str) -> pd.Series:
     text = _as_text(column)
-    try:
-        parsed = pd.to_datetime(text, format=layout, errors="coerce", utc="%z" in layout)
-    except ValueError as err:
-        raise ValueError(f"`time_format` must be a format such as '%d.%m.%Y'. Got {layout!r} instead: {err}.") from None
+    parsed = _dates(text, name, "%z" in layout, {"format": layout, "errors": "coerce"})
+    if parsed is None:
+        raise ValueError(f"`time_format` must be a format such as '%d.%m.%Y'. Got {layout!r} instead.")
     bad = (parsed.isna() & text.notna()).to_numpy()
     if bad.any():
         row = np.argmax(bad)
@@ -195,21 +195,13 @@ def _parse_text(column: pd.Series, name: str, reading: TimeReading) -> pd.Series
     options: list[dict[str, Any]] = [{}, {"format": "ISO8601"}]
     if _is_day_month_year(column):  # `resolve_reading` has checked all rows
         options = [{"dayfirst": bool(reading.dayfirst)}, {"dayfirst": bool(reading.dayfirst), "format": "mixed"}]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pandas warns when it has to guess the format
-        for option in options:
-            with contextlib.suppress(ValueError, TypeError, OverflowError):
-                parsed = pd.to_datetime(column, **option)
-                if types.is_datetime64_any_dtype(parsed):
-                    return parsed
+    parsed = _dates(column, name, False, *options)
+    if parsed is not None:
+        return parsed
     with_offset = column.astype(str).str.match(WITH_OFFSET).to_numpy() | column.isna().to_numpy()
-    if with_offset.all():
-        for option in options:
-            with contextlib.suppress(ValueError, TypeError, OverflowError):
-                parsed = pd.to_datetime(column, utc=True, **option)
-                message = f"Time column {name!r} has several UTC offsets. Its times are converted to UTC."
-                warnings.warn(message, stacklevel=2)
-                return parsed
+    parsed = _dates(column, name, True, *options) if with_offset.all() else None
+    if parsed is not None:
+        return parsed
     bad = pd.to_datetime(column, errors="coerce", format="mixed", utc=True).isna() & column.notna()
     if with_offset.any() and not bad.any():
         row = int(np.argmin(with_offset))
@@ -222,3 +214,24 @@ def _parse_text(column: pd.Series, name: str, reading: TimeReading) -> pd.Series
         f"Time column {name!r} must hold dates, of one format, or numbers.{example} Correct it, or pass their format, "
         "for instance '%d.%m.%Y %H:%M', with `time_format` (`--time-format`)."
     )
+
+
+def _dates(column: pd.Series, name: str, offsets: bool, *options: dict[str, Any]) -> pd.Series | None:
+    """Dates by the first of these options of `pandas.to_datetime` that suits; None if none does.
+
+    `offsets`: all texts have a UTC offset. If it is not the same, times become UTC, with a note.
+    """
+    for utc in (False, True) if offsets else (False,):
+        for option in options:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # pandas warns when it has to guess the format
+                    parsed = pd.to_datetime(column, utc=utc, **option)
+            except (ValueError, TypeError, OverflowError):
+                continue
+            if types.is_datetime64_any_dtype(parsed):
+                if utc:
+                    message = f"Time column {name!r} has several UTC offsets. Its times are converted to UTC."
+                    warnings.warn(message, stacklevel=2)
+                return parsed
+    return None
