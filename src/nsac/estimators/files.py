@@ -5,14 +5,14 @@ import json
 import os
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from nsac._io import HeaderError, VersionError, add_header, remove_header, write_folder
+from nsac._io import HeaderError, VersionError, add_header, remove_header, resolve, restore_folder, write_folder
 from nsac._torch import single_threaded
 from nsac.methods import METHODS, AbstractMethod, problem_from_dict
 from nsac.uncertainty import Calibration
@@ -24,6 +24,7 @@ FORMAT, VERSION = "nsac-model", 1
 TENSORS, CONFIG = "model.safetensors", "config.json"
 MAX_TENSORS_BYTES, MAX_CONFIG_BYTES, MAX_HEADER_BYTES = 4 << 30, 64 << 20, 8 << 20
 """Sizes of the two files and of the header of the first; larger ones are not read."""
+MAX_READ_ATTEMPTS = 100  # while other processes replace the folder
 CLASSES = {"NSACRegressor": "nsac.estimators.regressor", "NSACForecaster": "nsac.estimators.forecaster"}
 """Classes that a folder may hold, and their modules; no file can add to this list."""
 _KEYS = {"parameters", "own", "problem", "seeds"}  # of a config; `own` is what `_state` returns
@@ -62,7 +63,7 @@ def write_model(folder: str | os.PathLike, config: dict[str, Any], tensors: dict
     """
     from safetensors.torch import save
 
-    folder = Path(os.path.abspath(folder))
+    folder = resolve(folder)
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if (folder.exists() and not folder.is_dir()) or not names <= {TENSORS, CONFIG}:
         raise ModelError(f"{folder} must be absent, empty or a model folder. It has other content. Name another.")
@@ -75,12 +76,41 @@ def write_model(folder: str | os.PathLike, config: dict[str, Any], tensors: dict
 
 
 def read_model(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Config and tensors of a model folder, if it is complete and of a known version; otherwise `ModelError`."""
+    """Config and tensors of a model folder, if it is complete and of a known version; otherwise `ModelError`.
+
+    They are of one version also while another process replaces the folder: then it is read again.
+    """
+    for attempt in reversed(range(MAX_READ_ATTEMPTS)):
+        restore_folder(Path(folder))
+        before = _identity(folder)
+        try:
+            return _read_once(folder)
+        except ModelError:
+            if not attempt or _identity(folder) == before:
+                raise
+    raise AssertionError
+
+
+def _identity(folder: str | os.PathLike) -> tuple[int, int, int] | None:
+    """Differs between a folder and the one that has replaced it; None if there is none."""
+    try:
+        about = os.stat(folder)
+    except OSError:
+        return None
+    return about.st_ino, about.st_mtime_ns, about.st_ctime_ns
+
+
+def _read_once(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Tensor]]:
     from safetensors.torch import load as parse
 
     if not Path(folder).is_dir():
         raise ModelError(f"{folder} must be a folder that `save` wrote. There is no such folder. Check the path.")
-    text, weights = _read(folder, CONFIG, MAX_CONFIG_BYTES), _read(folder, TENSORS, MAX_TENSORS_BYTES)
+    # Both are opened before one is read: what is open is there until it is closed, even if it is removed.
+    with _open(folder, CONFIG, MAX_CONFIG_BYTES) as config, _open(folder, TENSORS, MAX_TENSORS_BYTES) as file:
+        try:
+            text, weights = config.read(), file.read()
+        except OSError as err:
+            raise _unusable(folder, f"cannot be read: {err}") from None
     try:
         facts = remove_header(FORMAT, VERSION, json.loads(text, parse_constant=_refuse), weights)
     except VersionError as err:
@@ -192,16 +222,18 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _read(folder: str | os.PathLike, name: str, max_bytes: int) -> bytes:
+def _open(folder: str | os.PathLike, name: str, max_bytes: int) -> BinaryIO:
     path = Path(folder) / name
     if not path.is_file():  # a pipe or a device would never end
         raise _unusable(folder, f"has no file {name}")
-    if path.stat().st_size > max_bytes:
-        raise _unusable(folder, f"is damaged: {name} is larger than {max_bytes} bytes")
     try:
-        return path.read_bytes()
+        file = open(path, "rb")
     except OSError as err:
         raise _unusable(folder, f"cannot be read: {err}") from None
+    if os.fstat(file.fileno()).st_size > max_bytes:
+        file.close()
+        raise _unusable(folder, f"is damaged: {name} is larger than {max_bytes} bytes")
+    return file
 
 
 def _refuse(constant: str) -> None:
