@@ -180,8 +180,10 @@ def check_writable(path: str | os.PathLike) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     made = []
     try:
-        for parent in [*reversed(path.parents)]:
-            if not parent.is_dir():
+        for parent in reversed(path.parents):
+            if parent.exists() and not parent.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(parent))
+            if not parent.exists():
                 parent.mkdir()
                 made.append(parent)
         with _flushed_beside(path, bytes(4096)):  # a block: a full disk has room for an empty file

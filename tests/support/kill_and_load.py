@@ -5,6 +5,7 @@ Writers are forked from a process that has imported everything, so that kills hi
     PYTHONPATH=tests python -m support.kill_and_load FOLDER KILLS SEED exchange|rename
 """
 
+import contextlib
 import os
 import random
 import signal
@@ -67,12 +68,11 @@ def main(folder: Path, kills: int, seed: int, mode: str) -> None:
             writing += any(path.name.endswith((".new", ".old")) for path in folder.iterdir())
             assert load(model).seeds_ in seeds, "a load after a kill"
             assert os.waitpid(reader, os.WNOHANG) == (0, 0), "the reader failed"
-            try:
+            with contextlib.suppress(BlockingIOError):  # none since the last kill
                 loads += len(os.read(reports, 1 << 20))
-            except BlockingIOError:
-                pass  # none since the last kill
     finally:
-        os.kill(reader, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(reader, signal.SIGKILL)
     write()
     left = sorted(path.name for path in folder.iterdir())
     assert left == ["model", "source-1", "source-2"], left

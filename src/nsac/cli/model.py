@@ -1,6 +1,7 @@
 """`nsac fit`, `predict`, `evaluate`, `export`: from a file to a model, and from a model to files."""
 
 import gzip
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ import typer
 
 from nsac._io import write_atomic
 from nsac.cli import forecasts, tables
-from nsac.cli.common import AsJson, check_choice, errors, make_table, one_line_errors, show, status
+from nsac.cli.common import AsJson, check_choice, check_out, errors, make_table, one_line_errors, show, status
 from nsac.cli.tables import TableError, find_columns
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ Data = Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file with a
 Model = Annotated[Path, typer.Argument(help="A folder that `nsac fit` wrote.", show_default=False)]
 Coverage = Annotated[float, typer.Option(help="Nominal coverage of the prediction interval.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
+NOTHING_WRITTEN = "Nothing was written."  # printed after Ctrl-C
 Targets = Annotated[list[str] | None, typer.Option("--target", help="Column to predict; repeat for several.")]
 
 
@@ -45,7 +47,7 @@ def fit(
     verbose: Verbose = False,
 ) -> None:
     """Fit a model that predicts columns of a table or forecasts a series, and write it to a folder."""
-    with one_line_errors(verbose):
+    with one_line_errors(verbose, lost=f"Nothing was written to {out}. The same command starts again."):
         if not target:
             raise TableError("There is no target. Pass `--target COLUMN`.")
         if out is None:
@@ -56,6 +58,7 @@ def fit(
         if time_column is None and (lookback or series):
             raise TableError("`--lookback` and `--series` are for forecasters. Pass `--time` and `--horizon` too.")
         _check_free(out, force)
+        check_out(out, data, folder=True)
         started, target = time.perf_counter(), list(dict.fromkeys(target))
         frame = _read(data, category or ())
         find_columns(frame, [*target, *(category or ()), *(drop or ())], data)
@@ -88,9 +91,10 @@ def predict(
     verbose: Verbose = False,
 ) -> None:
     """Predict mean, standard deviation, aleatoric and epistemic variance and an interval, for each row or lead time."""
-    with one_line_errors(verbose):
+    with one_line_errors(verbose, lost=NOTHING_WRITTEN):
         if not 0 < coverage < 1:
             raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {coverage} instead.")
+        check_out(out, data, model)
         estimator, targets = _load(model)
         frame = _read(data, tables.text_columns(estimator))
         if type(estimator).__name__ == "NSACRegressor":
@@ -113,10 +117,11 @@ def evaluate(
     verbose: Verbose = False,
 ) -> None:
     """Compare predictions with observed values: scores beside a baseline, and an HTML page with plots."""
-    with one_line_errors(verbose):
+    with one_line_errors(verbose, lost=NOTHING_WRITTEN):
         from nsac.estimators.evaluation import SCORES
         from nsac.estimators.page import SCORE_NAMES, page, summary
 
+        check_out(out, data, model)
         estimator, targets = _load(model)
         frame = _read(data, tables.text_columns(estimator))
         with status("predicting"):
@@ -149,13 +154,14 @@ def export(
     verbose: Verbose = False,
 ) -> None:
     """Write a model as one file that runs without this library: with ONNX Runtime and numpy, or with torch alone."""
-    with one_line_errors(verbose):
+    with one_line_errors(verbose, lost=NOTHING_WRITTEN):
         kinds = {"onnx": ".onnx", "torch": ".pt2"}
         check_choice("--to", to, kinds)
         from nsac.estimators.export import export_onnx, export_program, program_bytes
 
-        estimator, targets = _load(model)
         path = out or model.absolute().with_name(model.absolute().name + kinds[to])
+        check_out(path, model)
+        estimator, targets = _load(model)
         with status("tracing; takes some seconds per ensemble member"):
             if to == "onnx":
                 export_onnx(estimator, path, coverage, targets)
@@ -183,7 +189,7 @@ def _load(folder: Path) -> tuple[Any, list[str]]:
 def _check_free(folder: Path, force: bool) -> None:
     if not folder.exists():
         return
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    names = set(os.listdir(folder)) if folder.is_dir() else {""}
     if not names <= {"model.safetensors", "config.json"}:
         raise TableError(f"{folder} exists and is not a model. Name another folder with `--out`.")
     if names and not force:
