@@ -15,6 +15,7 @@ from torch.nn.functional import pad
 from nsac._io import HeaderError, VersionError, add_header, remove_header, resolve, restore_folder, write_folder
 from nsac._torch import single_threaded
 from nsac.methods import METHODS, AbstractMethod, problem_from_dict
+from nsac.methods.stored import stored_sizes
 from nsac.uncertainty import Calibration
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ MAX_TENSORS_BYTES, MAX_CONFIG_BYTES, MAX_HEADER_BYTES = 4 << 30, 64 << 20, 8 << 
 MAX_READ_ATTEMPTS = 100  # while other processes replace the folder
 CLASSES = {"NSACRegressor": "nsac.estimators.regressor", "NSACForecaster": "nsac.estimators.forecaster"}
 """Classes that a folder may hold, and their modules; no file can add to this list."""
+_NOT_FINITE = {"examples.x", "scores", "said", "threshold", "novelty.log_amplitude"}
+"""Tensors in which NaN is a missing value, or infinity is a limit or a logarithm of 0."""
+_SCALES = {"x.scale", "y.scale", "unit", "change", "scale"}  # the last one is that of the calibration
 _KEYS = {"parameters", "own", "problem", "seeds"}  # of a config; `own` is what `_state` returns
 
 
@@ -163,36 +167,43 @@ def from_archive(
         if head == "member":
             number, _, rest = rest.partition(".")
             head = f"member.{number}"
+        _check_finite(name, rest, tensor)
         groups.setdefault(head, {})[rest] = tensor
     estimator.calibration_ = Calibration.from_tensors(groups.pop("calibration"))
-    estimator.problem_ = problem_from_dict(config["problem"])
-    estimator.seeds_ = config["seeds"]
-    outputs = estimator.problem_.output_dim
-    if outputs != estimator.calibration_.scale.numel() or len(estimator.seeds_) > len(tensors):
+    problem = estimator.problem_ = problem_from_dict(config["problem"])
+    if problem.kind != estimator.kind or problem.output_dim != estimator.calibration_.scale.numel():
         raise ValueError("`problem` does not fit the tensors.")
     state = groups.pop("own", {})
+    names, seeds = [f"member.{k}" for k in range(len(groups))], config["seeds"]
+    if not names or set(groups) != set(names) or len(seeds) != len(names):
+        raise ValueError(f"The tensors must be those of {len(seeds)} members. Got {sorted(groups)} instead.")
+    estimator.seeds_ = seeds
     with single_threaded():
-        estimator.members_ = [
-            _load_member(estimator, groups.pop(f"member.{k}"), seed) for k, seed in enumerate(estimator.seeds_)
-        ]
-    if groups or not estimator.members_:
-        raise ValueError(f"The tensors must be those of a model. Got these besides: {sorted(groups)}.")
+        pairs = zip(names, seeds, strict=True)
+        estimator.members_ = [_load_member(estimator, groups[name], seed) for name, seed in pairs]
     estimator._load_state(config["own"], state)
     return estimator
 
 
+def _check_finite(name: str, own_name: str, tensor: Tensor) -> None:
+    """Offsets, scales and weights are finite, and scales above 0; a score that is NaN was not observed."""
+    if not tensor.is_floating_point() or own_name in _NOT_FINITE:
+        return
+    if not torch.isfinite(tensor).all() or (own_name in _SCALES and not (tensor > 0).all()):
+        raise ValueError(f"Tensor {name!r} must be finite{', and above 0' if own_name in _SCALES else ''}.")
+
+
 def _load_member(estimator: "AbstractEstimator", tensors: dict[str, Tensor], seed: int) -> AbstractMethod:
-    problem = estimator.problem_
-    member = METHODS[estimator.method](problem, seed=seed).double()  # pyright: ignore[reportCallIssue]
-    tensors = _renamed(tensors, problem.network.d_model)
+    problem, cls = estimator.problem_, METHODS[estimator.method]
+    with stored_sizes(cls, problem, tensors):
+        member = cls(problem, seed=seed)  # pyright: ignore[reportCallIssue]
+    tensors, member = _renamed(tensors, problem.network.d_model), member.double()
     expected = member.state_dict()
     for name, tensor in expected.items():
         found = tensors.get(name)
         if found is None or found.shape != tensor.shape or found.is_floating_point() != tensor.is_floating_point():
             raise ValueError(f"Tensor {name!r} is missing, or has another shape.")
     member.load_state_dict({name: tensor.to(expected[name]) for name, tensor in tensors.items()})
-    if not all(torch.isfinite(parameter).all() for parameter in member.parameters()):
-        raise ValueError("Weights must be finite.")
     return member.eval()
 
 
