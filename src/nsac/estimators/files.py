@@ -56,7 +56,8 @@ def load(folder: str | os.PathLike) -> "AbstractEstimator":
     try:
         return from_archive(cls, config, tensors)
     except Exception as err:  # a wrong value can fail anywhere
-        raise _unusable(folder, f"does not describe a {name}: {type(err).__name__}: {err}") from None
+        problem = f"does not describe a {name}: {type(err).__name__}: {err}".rstrip(".")
+        raise _unusable(folder, problem) from None
 
 
 def write_model(folder: str | os.PathLike, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
