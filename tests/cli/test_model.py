@@ -2,6 +2,7 @@ import gzip
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -191,6 +192,58 @@ def test_wrong_files_to_predict_are_one_line_and_leave_nothing(folder, tmp_path)
     assert "no column 'y'" in refused("evaluate", folder / "model", tmp_path / "no_y.csv", "--out", tmp_path / "r.html")
     assert "--to" in refused("export", folder / "model", "--to", "excel")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["n.csv", "no_y.csv"]
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+@pytest.mark.parametrize("out", ["x.csv", "link.csv", "model/config.json"])
+def test_what_a_command_reads_is_not_replaced(folder, tmp_path, command, out):
+    data, model = (
+        shutil.copy(folder / "test.csv", tmp_path / "x.csv"),
+        shutil.copytree(folder / "model", tmp_path / "model"),
+    )
+    (tmp_path / "link.csv").symlink_to(data)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert "must not replace" in refused(command, model, data, "--out", tmp_path / out)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+COMMANDS = {
+    "fit": ("fit", "train.csv", "--target", "y"),
+    "predict": ("predict", "model", "test.csv"),
+    "evaluate": ("evaluate", "model", "test.csv"),
+    "export": ("export", "model"),
+    "demo": ("demo",),
+    "bench run": ("bench", "run", "boston"),
+    "bench study": ("bench", "study"),
+    "bench frozen": ("bench", "frozen"),
+    "bench growth": ("bench", "growth"),
+    "bench shifts": ("bench", "shifts", "--seeds", "0"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_output_that_cannot_be_written_is_one_line_before_any_work(folder, tmp_path, monkeypatch, command):
+    """Any work would call one of the functions that are replaced here, and fail with another message."""
+    monkeypatch.chdir(folder)
+    for name in ("nsac.cli.tables.read_table", "nsac.estimators.load", "nsac.training.loop._launch"):
+        monkeypatch.setattr(name, None)
+    (tmp_path / "file").write_text("")
+    place = tmp_path / "file" / "out.md"
+    assert "`--out` must be a place that can be written" in refused(*COMMANDS[command], "--out", place)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+@pytest.mark.slow  # a process that imports torch
+def test_an_interrupted_fit_tells_that_nothing_was_written(folder, tmp_path):
+    command = [sys.executable, "-c", "from nsac.cli import main; main()", "fit", folder / "train.csv", "--target", "y"]
+    command += ["--drop", "id", "--out", tmp_path / "m", "--steps", "50000"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(8)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    line = f"Interrupted. Nothing was written to {tmp_path / 'm'}. The same command starts again."
+    assert process.returncode == 130 and error.splitlines()[-1] == line and not list(tmp_path.iterdir())
 
 
 def test_verbose_shows_where_an_error_comes_from(tmp_path):

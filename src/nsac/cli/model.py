@@ -1,6 +1,7 @@
 """`nsac fit`, `predict`, `evaluate`, `export`: from a file to a model, and from a model to files."""
 
 import gzip
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.table import Column
 
 from nsac._io import write_atomic
 from nsac.cli import forecasts, tables
-from nsac.cli.common import AsJson, check_choice, errors, make_table, one_line_errors, show, status
+from nsac.cli.common import AsJson, check_choice, check_out, errors, make_table, one_line_errors, show, status
 from nsac.cli.tables import TableError, find_columns
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ DayFirst = Annotated[
     bool | None,
     typer.Option("--dayfirst/--no-dayfirst", help="Whether 01/02/1990 is in February.", show_default=False),
 ]
+NOTHING_WRITTEN = "Nothing was written."  # printed after Ctrl-C
 Targets = Annotated[list[str] | None, typer.Option("--target", help="Column to predict; repeat for several.")]
 
 
@@ -62,7 +64,7 @@ def fit(
     verbose: Verbose = False,
 ) -> None:
     """Fit a model that predicts columns of a table or forecasts a series, and write it to a folder."""
-    with one_line_errors(verbose):
+    with one_line_errors(verbose, lost=f"Nothing was written to {out}. The same command starts again."):
         if not target:
             raise TableError("There is no target. Pass `--target COLUMN`.")
         if out is None:
@@ -75,6 +77,7 @@ def fit(
             for option in (name for name, value in options.items() if value is not None):
                 raise TableError(f"`{option}` is for forecasters. Pass `--time` and `--horizon` too.")
         _check_free(out, force)
+        check_out(out, data, folder=True)
         started, target = time.perf_counter(), list(dict.fromkeys(target))
         text = [*(category or ()), *([time_column] if time_column and time_format else [])]
         frame = _read(data, text, encoding)
@@ -112,10 +115,11 @@ def predict(
     verbose: Verbose = False,
 ) -> None:
     """Predict mean, standard deviation, aleatoric and epistemic variance and an interval, for each row or lead time."""
-    with one_line_errors(verbose):
+    with one_line_errors(verbose, lost=NOTHING_WRITTEN):
         for each in coverage:
             if not 0 < each < 1:
                 raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {each} instead.")
+        check_out(out, data, model)
         estimator, targets = _load(model)
         frame = _read_for(estimator, data, encoding, time_format, dayfirst)
         if type(estimator).__name__ == "NSACRegressor":
@@ -141,10 +145,11 @@ def evaluate(
     verbose: Verbose = False,
 ) -> None:
     """Compare predictions with observed values: scores beside baselines, and an HTML page with plots."""
-    with one_line_errors(verbose):
+    with one_line_errors(verbose, lost=NOTHING_WRITTEN):
         from nsac.estimators.evaluation import SCORES
         from nsac.estimators.page import SCORE_NAMES, page, summary
 
+        check_out(out, data, model)
         estimator, targets = _load(model)
         frame = _read_for(estimator, data, encoding, time_format, dayfirst)
         with status("predicting"):
@@ -177,13 +182,14 @@ def export(
     verbose: Verbose = False,
 ) -> None:
     """Write a model as one file that runs without this library: with ONNX Runtime and numpy, or with torch alone."""
-    with one_line_errors(verbose):
+    with one_line_errors(verbose, lost=NOTHING_WRITTEN):
         kinds = {"onnx": ".onnx", "torch": ".pt2"}
         check_choice("--to", to, kinds)
         from nsac.estimators.export import export_onnx, export_program, program_bytes
 
-        estimator, targets = _load(model)
         path = out or model.absolute().with_name(model.absolute().name + kinds[to])
+        check_out(path, model)
+        estimator, targets = _load(model)
         with status("tracing; takes some seconds per ensemble member"):
             if to == "onnx":
                 export_onnx(estimator, path, coverage, targets)
@@ -223,7 +229,7 @@ def _load(folder: Path) -> tuple[Any, list[str]]:
 def _check_free(folder: Path, force: bool) -> None:
     if not folder.exists():
         return
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    names = set(os.listdir(folder)) if folder.is_dir() else {""}
     if not names <= {"model.safetensors", "config.json"}:
         raise TableError(f"{folder} exists and is not a model. Name another folder with `--out`.")
     if names and not force:
