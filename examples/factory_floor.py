@@ -59,7 +59,7 @@ def date_feature(feature, first):
             return float("nan")
         date = datetime.datetime.fromisoformat(str(text))
         if date.tzinfo is not None:
-            date = date.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+            date = date.astimezone(datetime.UTC).replace(tzinfo=None)
         midnight = datetime.datetime(date.year, date.month, date.day)
         features = {"year": date.year, "month": date.month, "day": date.day, "weekday": date.weekday()}
         features["days"] = (date - datetime.datetime.fromisoformat(first)) / datetime.timedelta(days=1)
