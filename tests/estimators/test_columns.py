@@ -46,6 +46,12 @@ def test_numbers_may_be_categories_in_any_type():
         assert columns.tensors(same)["c"][:, 0].tolist() == [2, 1]
 
 
+@pytest.mark.parametrize(("fit", "same"), [(["7", "8"], [7, 8]), ([7, 8], ["7", "8"]), ([7.0, 8.0], ["7", "8"])])
+def test_a_category_of_whole_numbers_is_the_same_as_text_and_as_number(fit, same):
+    columns = fitted(pd.DataFrame({"k": fit * 2}), categorical=[0])
+    assert columns.tensors(pd.DataFrame({"k": same}))["c"][:, 0].tolist() == [1, 2]
+
+
 def test_a_constant_column_is_zero_and_a_far_number_is_finite():
     columns = fitted(np.array([[7.0, 0.0], [7.0, 1.0]]))
     out = columns.tensors(np.array([[7.0, 1e99], [8.0, -1e99]]))["x"]

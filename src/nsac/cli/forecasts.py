@@ -1,5 +1,6 @@
 """Series in files: fit, forecast, evaluate."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,15 @@ def fit(frame: "DataFrame", targets: list[str], settings: dict[str, Any]) -> tup
     return NSACForecaster(target=targets[0], **settings).fit(frame), len(frame)
 
 
-def predict(estimator: "NSACForecaster", frame: "DataFrame", path: Path, coverage: float) -> "DataFrame":
-    """Forecasts of the steps after the last row of each series."""
+def predict(estimator: "NSACForecaster", frame: "DataFrame", path: Path, coverages: Sequence[float]) -> "DataFrame":
+    """Forecasts of the steps after the last row of each series, with an interval per coverage."""
+    import pandas as pd
+
     _check_columns(estimator, frame, path)
-    return estimator.predict(frame, coverage=coverage)
+    tables = [estimator.predict(frame, coverage=coverage) for coverage in coverages]
+    pairs = [[f"lower_{100 * coverage:g}", f"upper_{100 * coverage:g}"] for coverage in coverages]
+    ends = [table[pair] for table, pair in zip(tables, pairs, strict=True)]
+    return pd.concat([tables[0], *ends[1:]], axis=1)
 
 
 def evaluate(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> list["Evaluation"]:

@@ -2,7 +2,7 @@
 
 import gzip
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 Data = Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file with a header.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="A folder that `nsac fit` wrote.", show_default=False)]
 Coverage = Annotated[float, typer.Option(help="Nominal coverage of the prediction interval.")]
+Coverages = Annotated[
+    list[float] | None,
+    typer.Option("--coverage", help="Nominal coverage of the prediction interval; repeat for several. Default: 0.9."),
+]
+DayFirst = Annotated[
+    bool | None,
+    typer.Option("--dayfirst/--no-dayfirst", help="Whether 01/02/1990 is in February.", show_default=False),
+]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
 Targets = Annotated[list[str] | None, typer.Option("--target", help="Column to predict; repeat for several.")]
 
@@ -34,8 +42,9 @@ def fit(
     lookback: Annotated[int | None, typer.Option(min=1, help="Forecaster: past steps that are input.")] = None,
     series: Annotated[str | None, typer.Option(help="Forecaster: column that identifies the series.")] = None,
     category: Annotated[
-        list[str] | None, typer.Option(help="Categorical column of numbers; repeat for several.")
+        list[str] | None, typer.Option(help="Categorical column, whatever it holds; repeat for several.")
     ] = None,
+    dayfirst: DayFirst = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for several.")] = None,
     method: Annotated[str, typer.Option(help="Uncertainty method: nsac, de, gmle, mcd, ...")] = "nsac",
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed; equal seeds give equal models.")] = 0,
@@ -59,13 +68,20 @@ def fit(
         started, target = time.perf_counter(), list(dict.fromkeys(target))
         frame = _read(data, category or ())
         find_columns(frame, [*target, *(category or ()), *(drop or ())], data)
-        frame = frame.drop(columns=[name for name in drop or () if name not in target])
+        for option, names in (("--category", category), ("--drop", drop)):
+            for name in set(names or ()) & set(target):
+                raise TableError(f"`{option}` must not name the target. Got {name!r} instead. Leave out the option.")
+        frame = frame.drop(columns=list(dict.fromkeys(drop or ())))
         settings = {"method": method, "random_state": seed, "verbose": not as_json}
         if steps:
             settings["training"] = {"max_steps": steps}
         if time_column is None:
+            chosen = [name for name in dict.fromkeys(category or ()) if name in frame.columns]
+            settings |= {"categorical": chosen or None, "dayfirst": dayfirst}
             estimator, rows = tables.fit(frame, data, target, settings)
         else:
+            if dayfirst is not None:
+                raise TableError("`--dayfirst` is for columns of a table. Write the times as 2024-12-31.")
             find_columns(frame, [time_column] if series is None else [time_column, series], data)
             settings |= {"time": time_column, "horizon": horizon, "series": series}
             if lookback:
@@ -84,19 +100,22 @@ def predict(
     model: Model,
     data: Data,
     out: Annotated[Path | None, typer.Option(help="CSV, CSV.gz or Parquet file; standard output by default.")] = None,
-    coverage: Coverage = 0.9,
+    coverage: Coverages = None,
     verbose: Verbose = False,
 ) -> None:
     """Predict mean, standard deviation, aleatoric and epistemic variance and an interval, for each row or lead time."""
     with one_line_errors(verbose):
-        if not 0 < coverage < 1:
-            raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {coverage} instead.")
+        coverages = list(dict.fromkeys(coverage or [0.9]))
+        for each in coverages:
+            if not 0 < each < 1:
+                raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {each} instead.")
         estimator, targets = _load(model)
-        frame = _read(data, tables.text_columns(estimator))
         if type(estimator).__name__ == "NSACRegressor":
-            table = tables.predict(estimator, frame, data, targets, coverage)
+            inputs = getattr(estimator, "feature_names_in_", [])
+            frame = _read(data, tables.text_columns(estimator), set(inputs))
+            table = tables.predict(estimator, frame, data, targets, coverages)
         else:
-            table = forecasts.predict(estimator, frame, data, coverage)
+            table = forecasts.predict(estimator, _read(data), data, coverages)
         if out is None:
             print(table.to_csv(index=False), end="")
             return
@@ -118,9 +137,11 @@ def evaluate(
         from nsac.estimators.page import SCORE_NAMES, page, summary
 
         estimator, targets = _load(model)
-        frame = _read(data, tables.text_columns(estimator))
+        is_table = type(estimator).__name__ == "NSACRegressor"
+        needed = {*getattr(estimator, "feature_names_in_", []), *(target or targets)} if is_table else None
+        frame = _read(data, tables.text_columns(estimator), needed)
         with status("predicting"):
-            if type(estimator).__name__ == "NSACRegressor":
+            if is_table:
                 evaluations = tables.evaluate(estimator, frame, data, target or targets)
             else:
                 evaluations = forecasts.evaluate(estimator, frame, data)
@@ -164,9 +185,9 @@ def export(
     show(False, None, f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
-def _read(path: Path, text: Sequence[str]) -> "DataFrame":
+def _read(path: Path, text: Sequence[str] = (), needed: Collection[str] | None = None) -> "DataFrame":
     with status(f"reading {path}"):
-        return tables.read_table(path, text)
+        return tables.read_table(path, text, needed)
 
 
 def _load(folder: Path) -> tuple[Any, list[str]]:

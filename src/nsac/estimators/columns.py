@@ -1,6 +1,7 @@
 """Columns of a table, from arrays or frames: standardised numbers, coded categories, dates, and targets."""
 
 import hashlib
+import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from nsac.estimators.observations import MAX_ABSOLUTE_VALUE
 
 LINEAR_RANGE = 2.0  # standard deviations from the mean within which `standardise` is linear
 MAX_CATEGORIES = 1000  # categories of a column that have codes of their own: the most frequent ones
+WHOLE = re.compile(r"-?(0|[1-9]\d*)(\.0)?")  # whole numbers, as categories
 ALL_MISSING = "Column {!r} must have a value in at least one row. All are missing. Leave it out."
 
 
@@ -259,6 +261,10 @@ def _categories(column: Any, name: str) -> tuple[str, ...]:
 def _codes(column: Any, categories: tuple[str, ...]) -> np.ndarray:
     index, text = _factorize(column)
     code = {category: i + 1 for i, category in enumerate(categories)}
+    for category in categories:  # the text "7" and the number 7 are the same
+        if WHOLE.fullmatch(category):
+            code.setdefault(f"{category}.0", code[category])
+            code.setdefault(category.removesuffix(".0"), code[category])
     codes = [code.get(category, 0) for category in text]
     return np.array([*codes, 0], dtype=np.int64)[index]  # the last is for -1, missing
 

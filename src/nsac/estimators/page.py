@@ -121,7 +121,7 @@ def _table(e: Evaluation) -> str:
 
 
 def _figure(draw: Callable[..., None], size: tuple[float, float], caption: str, panels: int = 1) -> str:
-    with rc_context(STYLE):
+    with rc_context(STYLE | {"text.parse_math": False}):  # names of columns may contain dollar signs
         figure = Figure(figsize=size, layout="constrained")
         axes = [figure.add_subplot(1, panels, i + 1) for i in range(panels)]
         draw(*axes)
