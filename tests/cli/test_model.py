@@ -249,6 +249,16 @@ def test_categories_may_be_numbers_and_text(tmp_path):
     assert sorted(nsac.load(tmp_path / "m").columns_.categories[1]) == ["1", "2", "3", "4A"]
 
 
+def test_separators_mean_in_prediction_what_they_meant_in_training(tmp_path):
+    lines = [f"{1_000_000 + 1000 * i:,};{i % 5}" for i in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["size;y", "900,500;1", *lines]))
+    done("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", *QUICK)
+    (tmp_path / "new.csv").write_text("size;k\n900,500;1\n")  # alone it would be a decimal comma
+    (tmp_path / "same.csv").write_text("size,k\n900500,1\n")
+    one, same = (done("predict", tmp_path / "m", tmp_path / name).stdout for name in ("new.csv", "same.csv"))
+    assert one == same
+
+
 @pytest.mark.slow  # two full fits
 def test_categories_of_numbers_are_learned(tmp_path):
     rng = np.random.default_rng(0)

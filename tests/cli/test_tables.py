@@ -96,6 +96,17 @@ def test_quoted_names_may_contain_delimiters(tmp_path, text):
     assert list(frame.columns) == ["a,b", "c"] and frame.iloc[0].tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("text", ["x,y\tz\n1\t2\n3\t4\n", "a;b|x,y;c\n1|2\n3|4\n"])
+def test_the_delimiter_splits_rows_like_the_header(tmp_path, text):
+    assert read_table(written(tmp_path, text)).to_numpy().tolist() == [[1, 2], [3, 4]]
+
+
+def test_fields_of_spaces_are_missing_values(tmp_path):
+    frame = read_table(written(tmp_path, 'x,k,y\n1," ",2\n" NA ",red,3\n2,blue,"  "\n'))
+    assert frame.isna().to_numpy().tolist() == [[False, True, False], [True, False, False], [False, False, True]]
+    assert frame["x"].dtype == float and frame["y"].dtype == float
+
+
 def test_decimal_commas_are_reported(tmp_path, capsys):
     read_table(written(tmp_path, "x;y\n1,5;2\n"))
     assert "decimal commas" in capsys.readouterr().err

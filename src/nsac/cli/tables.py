@@ -7,11 +7,13 @@ import csv
 import difflib
 import gzip
 import io
+import itertools
 import re
+import shlex
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ DELIMITERS = (",", ";", "\t", "|")
 """The most frequent one in the header line is used; ties are resolved in this order."""
 SNIFFED_BYTES = 1 << 16
 """Bytes from which delimiter, header and decimal separator are detected."""
+SNIFFED_ROWS = 20
+"""Rows that a delimiter should split like the header."""
 MIN_NUMERIC_FRACTION = 0.5
 """A text column with at least this fraction of numbers is taken for a numeric column with errors."""
 MISSING = (
@@ -76,8 +80,10 @@ def read_table(path: Path, text: Sequence[str] = (), needed: Collection[str] | N
     if frame.empty:
         raise TableError(f"{path} has no rows. It needs at least one row after the header.")
     for name in frame.columns:
-        if name not in text and (needed is None or name in needed):
-            _check_mixed(frame, name, path)
+        if needed is None or name in needed:
+            frame[name] = _without_blanks(frame[name], name in text)
+            if name not in text:
+                _check_mixed(frame, name, path)
     return frame
 
 
@@ -135,14 +141,14 @@ def _note_columns(X: "DataFrame", path: Path, categorical: Collection[str]) -> N
 
 
 def text_columns(estimator: Any) -> list[str]:
-    """Columns whose categories were read as text; categories that were numbers have Python's text of a float."""
+    """Columns that `fit` has read as text: categories, and numbers with separators.
+
+    Categories that were numbers have Python's text of a float.
+    """
     columns = estimator.columns_
     categories = getattr(columns, "categories", {})  # a forecaster has none
-    return [
-        columns.names[i]
-        for i, texts in categories.items()
-        if not all(_is_number(text) and repr(float(text)) == text for text in texts)
-    ]
+    texts = [i for i, each in categories.items() if not all(_is_number(t) and repr(float(t)) == t for t in each)]
+    return [columns.names[i] for i in [*texts, *getattr(columns, "decimals", {})]]
 
 
 def predict(
@@ -160,14 +166,16 @@ def predict(
         for start in track(starts, "predicting", console=errors, disable=len(starts) < 2)
     ]
     predictions = pd.concat(chunks, ignore_index=True)
-    names, taken = {}, {*others.columns, *predictions.columns}
+    names: dict[str, str] = {}
+    taken = {*others.columns, *predictions.columns}
     for name in others.columns.intersection(predictions.columns):
         names[name] = f"{name}_file"
         while names[name] in taken:
             names[name] += "_file"
         taken.add(names[name])
         note(f"{path}: column {name!r} is written as {names[name]!r}, because {name!r} is a column of the predictions.")
-    return pd.concat([others.rename(columns=names).reset_index(drop=True), predictions], axis=1)
+    others.columns = [names.get(name, name) for name in others.columns]
+    return pd.concat([others.reset_index(drop=True), predictions], axis=1)
 
 
 def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets: list[str]) -> list["Evaluation"]:
@@ -289,13 +297,46 @@ def _sniff(head: bytes, path: Path) -> tuple[list[str], str, str, int]:
         raise TableError(
             f"{path} is not a table: its first line is longer than {SNIFFED_BYTES} bytes. Is it a CSV file?"
         )
-    delimiter = max(DELIMITERS, key=re.sub('"[^"]*"', "", lines[0]).count)
-    header = next(csv.reader(io.StringIO("\n".join(lines), newline=""), delimiter=delimiter, skipinitialspace=True))
+    delimiter = _find_delimiter(lines)
+    header = next(_split(lines, delimiter))
     number = rf"(^|{delimiter})\s*[+-]?\d+,\d+\s*({delimiter}|$)"
     example = next((row for row in lines[1:] if delimiter in ";\t" and re.search(number, row)), None)
     if example is not None:
         note(f"{path}: commas in numbers are read as decimal commas.")
     return [" ".join(name.split()) for name in header], delimiter, "." if example is None else ",", blank
+
+
+def _find_delimiter(lines: list[str]) -> str:
+    """The one that splits most rows like the header; among those the most frequent one in the header."""
+    names = re.sub('"[^"]*"', "", lines[0])
+    agreement = {}
+    for delimiter in DELIMITERS:
+        rows = itertools.islice(_split(lines[: SNIFFED_ROWS + 1], delimiter), SNIFFED_ROWS + 1)
+        header, *below = [len(row) for row in rows]
+        agreement[delimiter] = (
+            header > 1 and sum(n == header for n in below) / max(1, len(below)),
+            names.count(delimiter),
+        )
+    return max(DELIMITERS, key=agreement.__getitem__)
+
+
+def _split(lines: list[str], delimiter: str) -> Iterator[list[str]]:
+    text = io.StringIO("\n".join(lines), newline="")
+    return (row for row in csv.reader(text, delimiter=delimiter, skipinitialspace=True) if row)
+
+
+def _without_blanks(column: Any, text: bool) -> Any:
+    """The column with missing values where a field has spaces around nothing, or around a text of `MISSING`."""
+    import pandas as pd
+
+    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
+        return column
+    missing = column.map(lambda value: isinstance(value, str) and value.strip() in MISSING).astype(bool)
+    if not missing.any():
+        return column
+    column = column.mask(missing)
+    numbers: Any = pd.to_numeric(column, errors="coerce")
+    return column if text or (numbers.isna() & column.notna()).any() else numbers
 
 
 def _check_mixed(frame: "DataFrame", name: str, path: Path) -> None:
@@ -316,7 +357,8 @@ def _check_mixed(frame: "DataFrame", name: str, path: Path) -> None:
     first = int(is_text.argmax())
     raise TableError(
         f"{path}: column {name!r} is numeric, but row {rows[first] + 1} contains {values[first][:40]!r}. Correct it, "
-        f"leave the field empty if the value is missing, or pass `--category {name}` if the column is categorical."
+        "leave the field empty if the value is missing, or if the column is categorical pass "
+        f"`--category {shlex.quote(name)}`."
     )
 
 

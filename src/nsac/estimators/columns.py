@@ -168,8 +168,9 @@ def target_values(y: Any, estimator: str) -> np.ndarray:
     """Targets, (n,) or (n, outputs), finite, in double precision; `estimator` is its name in messages."""
     if y is None:
         raise ValueError(f"{estimator} requires y to be passed, but the target y is None.")
+    y_numbers = _target_numbers(y)
     try:
-        values: Any = check_array(_target_numbers(y), ensure_2d=False, dtype="float64", ensure_all_finite=False)
+        values: Any = check_array(y_numbers, ensure_2d=False, dtype="float64", ensure_all_finite=False)
     except ValueError as err:
         names = ", ".join(f"column {name!r}" for name in target_names(y)) or "y"
         raise ValueError(f"Input y must hold numbers, (n,) or (n, outputs), in {names}: {err}") from None
