@@ -134,5 +134,5 @@ def test_several_coverages_give_several_intervals(tmp_path):
 
 def test_options_on_times_are_for_forecasters(tmp_path):
     daily_cycle(100).drop(columns="t").to_csv(tmp_path / "s.csv", index=False)
-    options = ("--target", "y", "--out", tmp_path / "m", "--dayfirst")
-    assert "`--dayfirst` is for forecasters" in call("fit", tmp_path / "s.csv", *options, code=2).stderr
+    options = ("--target", "y", "--out", tmp_path / "m", "--time-format", "%Y")
+    assert "`--time-format` is for forecasters" in call("fit", tmp_path / "s.csv", *options, code=2).stderr

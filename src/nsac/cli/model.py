@@ -3,7 +3,7 @@
 import gzip
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +22,8 @@ Data = Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file with a
 Model = Annotated[Path, typer.Argument(help="A folder that `nsac fit` wrote.", show_default=False)]
 Coverage = Annotated[float, typer.Option(help="Nominal coverage of the prediction interval.")]
 Coverages = Annotated[
-    list[float], typer.Option("--coverage", help="Nominal coverage of the prediction interval; repeat for several.")
+    list[float] | None,
+    typer.Option("--coverage", help="Nominal coverage of the prediction interval; repeat for several. Default: 0.9."),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
 Encoding = Annotated[
@@ -53,7 +54,7 @@ def fit(
     dayfirst: DayFirst = None,
     encoding: Encoding = None,
     category: Annotated[
-        list[str] | None, typer.Option(help="Categorical column of numbers; repeat for several.")
+        list[str] | None, typer.Option(help="Categorical column, whatever it holds; repeat for several.")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for several.")] = None,
     method: Annotated[str, typer.Option(help="Uncertainty method: nsac, de, gmle, mcd, ...")] = "nsac",
@@ -73,20 +74,25 @@ def fit(
             given, other = ("--time", "--horizon") if horizon is None else ("--horizon", "--time")
             raise TableError(f"`{given}` needs `{other}`: a forecaster needs both. For a table leave out both.")
         if time_column is None:
-            options = {"--lookback": lookback, "--series": series, "--time-format": time_format, "--dayfirst": dayfirst}
+            options = {"--lookback": lookback, "--series": series, "--time-format": time_format}
             for option in (name for name, value in options.items() if value is not None):
                 raise TableError(f"`{option}` is for forecasters. Pass `--time` and `--horizon` too.")
         _check_free(out, force)
         check_out(out, data, folder=True)
         started, target = time.perf_counter(), list(dict.fromkeys(target))
         text = [*(category or ()), *([time_column] if time_column and time_format else [])]
-        frame = _read(data, text, encoding)
+        frame = _read(data, text, None, encoding)
         find_columns(frame, [*target, *(category or ()), *(drop or ())], data)
-        frame = frame.drop(columns=[name for name in drop or () if name not in target])
+        for option, names in (("--category", category), ("--drop", drop)):
+            for name in set(names or ()) & set(target):
+                raise TableError(f"`{option}` must not name the target. Got {name!r} instead. Leave out the option.")
+        frame = frame.drop(columns=list(dict.fromkeys(drop or ())))
         settings = {"method": method, "random_state": seed, "verbose": not as_json}
         if steps:
             settings["training"] = {"max_steps": steps}
         if time_column is None:
+            chosen = [name for name in dict.fromkeys(category or ()) if name in frame.columns]
+            settings |= {"categorical": chosen or None, "dayfirst": dayfirst}
             estimator, rows = tables.fit(frame, data, target, settings)
         else:
             find_columns(frame, [time_column] if series is None else [time_column, series], data)
@@ -108,7 +114,7 @@ def predict(
     model: Model,
     data: Data,
     out: Annotated[Path | None, typer.Option(help="CSV, CSV.gz or Parquet file; standard output by default.")] = None,
-    coverage: Coverages = [0.9],  # noqa: B006 (typer copies it)
+    coverage: Coverages = None,
     time_format: TimeFormat = None,
     dayfirst: DayFirst = None,
     encoding: Encoding = None,
@@ -116,16 +122,17 @@ def predict(
 ) -> None:
     """Predict mean, standard deviation, aleatoric and epistemic variance and an interval, for each row or lead time."""
     with one_line_errors(verbose, lost=NOTHING_WRITTEN):
-        for each in coverage:
+        coverages = list(dict.fromkeys(coverage or [0.9]))
+        for each in coverages:
             if not 0 < each < 1:
                 raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {each} instead.")
         check_out(out, data, model)
         estimator, targets = _load(model)
-        frame = _read_for(estimator, data, encoding, time_format, dayfirst)
+        frame = _read_for(estimator, data, [], encoding, time_format, dayfirst)
         if type(estimator).__name__ == "NSACRegressor":
-            table = tables.predict(estimator, frame, data, targets, coverage)
+            table = tables.predict(estimator, frame, data, targets, coverages)
         else:
-            table = forecasts.predict(estimator, frame, coverage)
+            table = forecasts.predict(estimator, frame, coverages)
         if out is None:
             print(table.to_csv(index=False), end="")
             return
@@ -151,9 +158,10 @@ def evaluate(
 
         check_out(out, data, model)
         estimator, targets = _load(model)
-        frame = _read_for(estimator, data, encoding, time_format, dayfirst)
+        is_table = type(estimator).__name__ == "NSACRegressor"
+        frame = _read_for(estimator, data, target or targets, encoding, time_format, dayfirst)
         with status("predicting"):
-            if type(estimator).__name__ == "NSACRegressor":
+            if is_table:
                 evaluations = tables.evaluate(estimator, frame, data, target or targets)
             else:
                 evaluations = forecasts.evaluate(estimator, frame)
@@ -198,20 +206,28 @@ def export(
     show(False, None, f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
-def _read(path: Path, text: Sequence[str], encoding: str | None) -> "DataFrame":
+def _read(
+    path: Path, text: Sequence[str] = (), needed: Collection[str] | None = None, encoding: str | None = None
+) -> "DataFrame":
     with status(f"reading {path}"):
-        return tables.read_table(path, text, encoding)
+        return tables.read_table(path, text, needed, encoding)
 
 
 def _read_for(
-    estimator: Any, path: Path, encoding: str | None, time_format: str | None, dayfirst: bool | None
+    estimator: Any,
+    path: Path,
+    targets: Sequence[str],
+    encoding: str | None,
+    time_format: str | None,
+    dayfirst: bool | None,
 ) -> "DataFrame":
     """The file as the estimator needs it; options on times replace what it has learned of them in `fit`."""
     if type(estimator).__name__ == "NSACRegressor":
         if time_format is not None or dayfirst is not None:
             raise TableError("`--time-format` and `--dayfirst` are for forecasters. This model is one of a table.")
-        return _read(path, tables.text_columns(estimator), encoding)
-    frame = _read(path, forecasts.text_columns(estimator, time_format), encoding)
+        needed = {*getattr(estimator, "feature_names_in_", []), *targets}
+        return _read(path, tables.text_columns(estimator), needed, encoding)
+    frame = _read(path, forecasts.text_columns(estimator, time_format), None, encoding)
     return forecasts.with_times(estimator, frame, path, time_format, dayfirst)
 
 

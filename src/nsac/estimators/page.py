@@ -4,6 +4,7 @@ import base64
 import html
 import io
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, STYLE
 MAX_BAND_ROWS = 200  # rows of the band plot
 MAX_ERROR_DOTS = 2000  # dots of the error plot
 MAX_GROUPS, MIN_GROUP_ROWS = 10, 10  # groups of equally many rows, by their epistemic standard deviation
+PAGE_STYLE: dict[Any, Any] = STYLE | {"text.parse_math": False}  # names of columns may contain dollar signs
 SCORE_NAMES = {
     "rmse": ("RMSE", "root mean square error of the mean, in the unit of the target; lower is better"),
     "mae": ("MAE", "mean absolute error of the mean; lower is better"),
@@ -122,7 +124,7 @@ def _table(e: Evaluation) -> str:
 
 
 def _figure(draw: Callable[..., None], size: tuple[float, float], caption: str, panels: int = 1) -> str:
-    with rc_context(STYLE):
+    with rc_context(PAGE_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         axes = [figure.add_subplot(1, panels, i + 1) for i in range(panels)]
         draw(*axes)
