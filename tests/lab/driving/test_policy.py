@@ -133,3 +133,13 @@ def test_a_policy_with_the_same_configuration_is_not_trained_again(short, tmp_pa
     monkeypatch.setattr(policy_module, "run_fitted", lambda *_: pytest.fail("it was trained again"))
     _, second = train_policy("carracing", "gmle", 0, tmp_path / "policy", tmp_path / "results")
     assert first == second
+
+
+def test_a_policy_of_the_larger_recording_is_not_trained_again(short, tmp_path, monkeypatch):
+    larger = {**policy_module.run_config().to_dict(), "task": "carracing-48102"}
+    monkeypatch.setattr(policy_module, "run_config", lambda *_: numbers.RunConfig(**larger))
+    monkeypatch.setitem(carracing.RECORDED, "carracing-48102", 100)
+    _, first = train_policy("carracing-48102", "gmle", 0, tmp_path / "policy", tmp_path / "results")
+    monkeypatch.setattr(policy_module, "run_fitted", lambda *_: pytest.fail("it was trained again"))
+    _, second = train_policy("carracing-48102", "gmle", 0, tmp_path / "policy", tmp_path / "results")
+    assert first == second

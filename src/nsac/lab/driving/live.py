@@ -97,7 +97,8 @@ class TelemetryDriver:
         self._steering = max(-1.0, min(1.0, float(decision.action[0])))
         aleatoric, epistemic = float(decision.aleatoric[0]), float(decision.epistemic[0])
         if speed is None:
-            error = f"`speed` must be a finite number of at least 0. Got {data.get('speed')!r} instead: no throttle."
+            got = str(data.get("speed"))[:50]
+            error = f"`speed` must be a finite number of at least 0. Got {got!r} instead, so there is no throttle."
             return Control(self._steering, 0.0, None, aleatoric, epistemic, sure, error)
         throttle = max(-1.0, min(1.0, THROTTLE_GAIN * (target - speed)))
         return Control(self._steering, throttle, speed, aleatoric, epistemic, sure)

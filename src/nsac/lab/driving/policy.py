@@ -30,6 +30,11 @@ CLASS_NAMES = ("DrivingPolicy", "Pilot")
 """Names of the class in a model folder: the one that is written, and the one that earlier versions wrote."""
 
 
+def simulator_of(task: str) -> str:
+    """`"carracing"` or `"udacity"`: the name of a task without the size of its recording."""
+    return task.partition("-")[0]
+
+
 @dataclass(frozen=True)
 class Decision:
     """The action a policy chooses, and its uncertainty."""
@@ -70,7 +75,7 @@ class DrivingPolicy:
     def __init__(self, method: AbstractMethod, shift: Tensor, scale: Tensor, config: RunConfig, calibration: Tensor):
         self.method, self.shift, self.scale, self.config = method.eval(), shift, scale, config
         self.calibration = calibration
-        self.task = config.task.partition("-")[0]  # without the size of the recording
+        self.task = simulator_of(config.task)
 
     @property
     def name(self) -> str:
@@ -124,8 +129,9 @@ def load_policy(folder: str | os.PathLike, task: str | None = None) -> DrivingPo
         raise ModelError(
             f"The model in {folder} does not describe a driving policy: {type(err).__name__}: {err}. Train it again."
         ) from None
-    if task is not None and policy.task != task:
-        raise DrivingError(f"The model in {folder} was trained on {policy.task}, not {task}. Name another.")
+    wanted = policy.task if task is None else simulator_of(task)
+    if policy.task != wanted:
+        raise DrivingError(f"The model in {folder} was trained on {policy.task}, not {wanted}. Name another.")
     return policy
 
 
