@@ -81,6 +81,16 @@ def test_crps_in_pieces_is_crps(monkeypatch):
     torch.testing.assert_close(crps(p, y, reduce=False), whole, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("pairs, sizes", [(35, [1] * 4), (72, [2, 2]), (108, [3, 1]), (10_000, [4])])
+def test_crps_compares_at_most_so_many_pairs_of_draws_at_once(pairs, sizes, monkeypatch):
+    p, y = problem(6, (4,))  # 36 pairs an entry
+    seen, crps_mixnorm = [], scoringrules.crps_mixnorm
+    monkeypatch.setattr("nsac.uncertainty.scores.CRPS_CHUNK_PAIRS", pairs)
+    monkeypatch.setattr(scoringrules, "crps_mixnorm", lambda y, m, s: seen.append(len(y)) or crps_mixnorm(y, m, s))
+    crps(p, y)
+    assert seen == sizes
+
+
 def test_uncertainty_toolbox_agrees():
     p, y = gaussian()
     mean, std, values = flat(p, y)
