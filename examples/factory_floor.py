@@ -10,6 +10,8 @@ that the predictions are those of the library. `matched_normal` draws other nois
 
 import base64
 import csv
+import datetime
+import io
 import json
 import sys
 
@@ -34,6 +36,8 @@ class Model:
         feed = {}
         for column in self.about["columns"]:
             read = code(column["levels"]) if column["input"] == "c" else number
+            if "feature" in column:
+                read = date_feature(column["feature"], column["first"])
             feed.setdefault(column["input"], []).append([read(row[column["name"]]) for row in rows])
         feed = {name: np.array(columns, np.int64 if name == "c" else np.float64).T for name, columns in feed.items()}
         feed.setdefault("x", np.zeros((len(rows), 0)))
@@ -45,6 +49,46 @@ class Model:
 def number(text):
     """A number; NaN where the field is empty."""
     return float("nan") if text in ("", None) else float(text)
+
+
+def date_feature(feature, first):
+    """A function from a date, such as 2024-12-31 or 2024-12-31 18:30, to one of its features; NaN where it is empty."""
+
+    def read(text):
+        if text in ("", None):
+            return float("nan")
+        date = datetime.datetime.fromisoformat(str(text))
+        if date.tzinfo is not None:
+            date = date.astimezone(datetime.UTC).replace(tzinfo=None)
+        midnight = datetime.datetime(date.year, date.month, date.day)
+        features = {"year": date.year, "month": date.month, "day": date.day, "weekday": date.weekday()}
+        features["days"] = (date - datetime.datetime.fromisoformat(first)) / datetime.timedelta(days=1)
+        features["hour"] = (date - midnight) / datetime.timedelta(hours=1)
+        return float(features[feature])
+
+    return read
+
+
+def read_rows(path):
+    """Rows of a CSV file, as dicts; the most frequent of , ; tab and | in the header is the delimiter.
+
+    If that is a semicolon or a tab, a comma between digits is a decimal comma.
+    """
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        text = file.read().lstrip()
+    header, _, below = text.partition("\n")
+    if not below.strip():
+        raise SystemExit(f"{path} has no rows. It needs a header line with the column names, and at least one row.")
+    delimiter = max(",;\t|", key=header.count)
+    read = decimal_point if delimiter in ";\t" else str
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    return [{name.strip(): read(value or "") for name, value in row.items() if name} for row in rows]
+
+
+def decimal_point(text):
+    """The text, with a point if it is a number with a decimal comma."""
+    digits = text.strip().lstrip("+-").split(",")
+    return text.replace(",", ".") if len(digits) == 2 and all(part.isdigit() for part in digits) else text
 
 
 def code(categories):
@@ -67,8 +111,13 @@ def matched_normal(draws, shape, seed=0):
 def main(model_path, csv_path):
     """Print a table of predictions."""
     model = Model(model_path)
-    with open(csv_path, newline="", encoding="utf-8-sig") as file:
-        out = model.predict(list(csv.DictReader(file)))
+    rows = read_rows(csv_path)
+    absent = {column["name"] for column in model.about["columns"]} - set(rows[0])
+    if absent:
+        raise SystemExit(
+            f"{csv_path} has no column {', '.join(sorted(absent))}. Its columns are: {', '.join(rows[0])}."
+        )
+    out = model.predict(rows)
     print(f"{'target':>12} {'mean':>12} {'aleat. std':>12} {'epist. std':>12} {'lower':>12} {'upper':>12}")
     for i, target in enumerate(model.about["targets"]):
         mean, aleatoric, epistemic, lower, upper = (out[name][:, i] for name in model.outputs)

@@ -2,6 +2,7 @@ import gzip
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -147,7 +148,9 @@ def test_an_existing_model_is_replaced_only_with_force(folder, tmp_path):
         ((), "--target"),
         (("--target", "yy"), "no column 'yy'. Did you mean 'y'?"),
         (("--target", "y", "--drop", "ID"), "no column 'ID'. Did you mean 'id'?"),
-        (("--target", "kind"), "must hold numbers"),
+        (("--target", "kind"), "Classification is not supported"),
+        (("--target", "y", "--drop", "y"), "`--drop` must not name the target"),
+        (("--target", "y", "--category", "y"), "`--category` must not name the target"),
         (("--target", "y", "--time", "id"), "--horizon"),
         (("--target", "y", "--horizon", "3"), "--time"),
         (("--target", "y", "--series", "id"), "--time"),
@@ -172,6 +175,12 @@ def test_what_cannot_be_fitted_is_one_line_and_leaves_nothing(folder, tmp_path, 
         ("x,y\n1,\n2,\n", "no row with a known target"),
         ("x,y\n" + "".join(f"{i},{i}\n" for i in range(20)) + "4,abc\n", "'y' is numeric, but row 21 contains 'abc'"),
         (b"\x00\x01\x02PK", "binary data"),
+        ("x,y\n" + "".join(f"{i},{i}\n" for i in range(20)) + "4,1e300\n", "y contains a number above 1e+100"),
+        ("x,y\n" + "".join(f"{i},{i}\n" for i in range(20)) + "4,inf\n", "y contains infinity"),
+        ("x,y\n" + "".join(f"{i},{i}e-300\n" for i in range(20)), "must vary by at least 1e-100"),
+        ("x,y\n" + "".join(f"{i}e120,{i}\n" for i in range(20)), "Column 'x' must hold numbers of at most 1e+100"),
+        ("x,y\n" + "".join(f"0{i}/02/2024,{i}\n" for i in range(1, 9)), "1 February 2024 or 2 January 2024"),
+        ("x,y\n" + "".join(f"{i},2024-01-0{i}\n" for i in range(1, 9)), "It holds dates"),
     ],
 )
 def test_files_that_cannot_be_fitted_are_one_line_and_leave_nothing(tmp_path, content, message):
@@ -188,9 +197,165 @@ def test_wrong_files_to_predict_are_one_line_and_leave_nothing(folder, tmp_path)
     assert "no such folder" in refused("predict", tmp_path / "nothing", folder / "test.csv", *out)
     assert "--coverage" in refused("predict", folder / "model", folder / "test.csv", "--coverage", "1.5", *out)
     table(5)[["x", "zip", "kind"]].to_csv(tmp_path / "no_y.csv", index=False)
-    assert "no column 'y'" in refused("evaluate", folder / "model", tmp_path / "no_y.csv", "--out", tmp_path / "r.html")
+    message = refused("evaluate", folder / "model", tmp_path / "no_y.csv", "--out", tmp_path / "r.html")
+    assert "no column 'y', the target of the model" in message and "Did you mean" not in message
     assert "--to" in refused("export", folder / "model", "--to", "excel")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["n.csv", "no_y.csv"]
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+@pytest.mark.parametrize("out", ["x.csv", "link.csv", "model/config.json"])
+def test_what_a_command_reads_is_not_replaced(folder, tmp_path, command, out):
+    data, model = (
+        shutil.copy(folder / "test.csv", tmp_path / "x.csv"),
+        shutil.copytree(folder / "model", tmp_path / "model"),
+    )
+    (tmp_path / "link.csv").symlink_to(data)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert "must not replace" in refused(command, model, data, "--out", tmp_path / out)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+COMMANDS = {
+    "fit": ("fit", "train.csv", "--target", "y"),
+    "predict": ("predict", "model", "test.csv"),
+    "evaluate": ("evaluate", "model", "test.csv"),
+    "export": ("export", "model"),
+    "demo": ("demo",),
+    "bench run": ("bench", "run", "boston"),
+    "bench study": ("bench", "study"),
+    "bench frozen": ("bench", "frozen"),
+    "bench growth": ("bench", "growth"),
+    "bench shifts": ("bench", "shifts", "--seeds", "0"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_output_that_cannot_be_written_is_one_line_before_any_work(folder, tmp_path, monkeypatch, command):
+    """Any work would call one of the functions that are replaced here, and fail with another message."""
+    monkeypatch.chdir(folder)
+    for name in ("nsac.cli.tables.read_table", "nsac.estimators.load", "nsac.training.loop._launch"):
+        monkeypatch.setattr(name, None)
+    (tmp_path / "file").write_text("")
+    place = tmp_path / "file" / "out.md"
+    assert "`--out` must be a place that can be written" in refused(*COMMANDS[command], "--out", place)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+@pytest.mark.slow  # a process that imports torch
+def test_an_interrupted_fit_tells_that_nothing_was_written(folder, tmp_path):
+    command = [sys.executable, "-c", "from nsac.cli import main; main()", "fit", folder / "train.csv", "--target", "y"]
+    command += ["--drop", "id", "--out", tmp_path / "m", "--steps", "50000"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(8)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    line = f"Interrupted. Nothing was written to {tmp_path / 'm'}. The same command starts again."
+    assert process.returncode == 130 and error.splitlines()[-1] == line and not list(tmp_path.iterdir())
+
+
+def test_columns_that_are_no_inputs_are_written_as_they_are(folder, tmp_path):
+    frame = table(3, seed=1).drop(columns=["id", "z", "y"])
+    frame.insert(0, "number", ["12345678901234567", "00042", "NA"])
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    rows = done("predict", folder / "model", tmp_path / "new.csv").stdout.splitlines()
+    assert [row.split(",")[0] for row in rows] == ["number", "12345678901234567", "00042", "NA"]
+
+
+def test_a_column_with_the_name_of_a_prediction_is_renamed_with_a_note(folder, tmp_path):
+    table(3, seed=1).assign(mean=["a", "b", "c"], mean_file=7).to_csv(tmp_path / "new.csv", index=False)
+    shown = done("predict", folder / "model", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    p = pd.read_csv(tmp_path / "p.csv")
+    assert p["mean_file_file"].tolist() == ["a", "b", "c"] and p["mean_file"].tolist() == [7, 7, 7]
+    assert (tmp_path / "p.csv").read_text().splitlines()[0].split(",").count("mean") == 1
+    assert "column 'mean' is written as 'mean_file_file'" in shown.stderr
+
+
+def test_several_coverages_are_several_intervals(folder):
+    options = ("--coverage", "0.5", "--coverage", "0.9", "--coverage", "0.5")
+    header = done("predict", folder / "model", folder / "test.csv", *options).stdout.splitlines()[0]
+    assert header.split(",")[-4:] == ["lower_50", "upper_50", "lower_90", "upper_90"]
+
+
+def test_rows_that_evaluate_leaves_out_are_reported(folder, tmp_path):
+    frame = table(10, seed=1)
+    frame.loc[3, "y"] = np.nan
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert "left out 1 rows without a value of 'y'" in done("evaluate", folder / "model", tmp_path / "t.csv").stderr
+    frame.loc[3, "y"] = np.inf
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert "Column 'y' must hold finite numbers" in refused("evaluate", folder / "model", tmp_path / "t.csv")
+
+
+def test_a_category_of_numbers_has_categories(folder):
+    columns = nsac.load(folder / "model").columns_
+    assert columns.names[1] == "zip" and sorted(columns.categories[1]) == ["7", "8"]
+
+
+def test_categories_may_be_numbers_and_text(tmp_path):
+    lines = [f"{i % 7},{['1', '2', '3', '4A'][i % 4]},{i % 5}" for i in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,k,y", *lines]))
+    options = ("--target", "y", "--out", tmp_path / "m", *QUICK)
+    assert "--category k" in refused("fit", tmp_path / "t.csv", *options)
+    assert "k (4)" in done("fit", tmp_path / "t.csv", *options, "--category", "k").stderr
+    assert sorted(nsac.load(tmp_path / "m").columns_.categories[1]) == ["1", "2", "3", "4A"]
+
+
+def test_separators_mean_in_prediction_what_they_meant_in_training(tmp_path):
+    lines = [f"{1_000_000 + 1000 * i:,};{i % 5}" for i in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["size;y", "900,500;1", *lines]))
+    done("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", *QUICK)
+    (tmp_path / "new.csv").write_text("size;k\n900,500;1\n")  # alone it would be a decimal comma
+    (tmp_path / "same.csv").write_text("size,k\n900500,1\n")
+    one, same = (done("predict", tmp_path / "m", tmp_path / name).stdout for name in ("new.csv", "same.csv"))
+    assert one == same
+
+
+@pytest.mark.slow  # two full fits
+def test_categories_of_numbers_are_learned(tmp_path):
+    rng = np.random.default_rng(0)
+    effects = dict(zip(rng.choice(90_000, 40, replace=False) + 10_000, rng.normal(scale=3.5, size=40), strict=True))
+    frame = pd.DataFrame({"x": rng.normal(size=1400), "zip": rng.choice(list(effects), 1400)})
+    frame["y"] = frame["x"] + frame["zip"].map(effects) + 0.05 * rng.normal(size=1400)
+    frame[:1000].to_csv(tmp_path / "train.csv", index=False)
+    frame[1000:].to_csv(tmp_path / "test.csv", index=False)
+    done("fit", tmp_path / "train.csv", "--target", "y", "--category", "zip", "--out", tmp_path / "m")
+    scores = json.loads(done("evaluate", tmp_path / "m", tmp_path / "test.csv", "--json").stdout)["y"]
+    assert scores["naive"]["rmse"] > 3 and scores["model"]["rmse"] < 0.5
+
+
+def test_dates_and_separators_are_read_and_reported(tmp_path):
+    dates = pd.date_range("2024-01-01", periods=40, freq="9D")
+    lines = [f'{date:%d.%m.%Y},"{1000 + i:,}",{i % 5}' for i, date in enumerate(dates)]
+    (tmp_path / "t.csv").write_text("\n".join(["when,size,y", *lines]))
+    shown = done("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", *QUICK).stderr
+    assert (
+        "Column 'when' holds dates such as '01.01.2024'. Its features: year, month, day, weekday, days since" in shown
+    )
+    assert "Column 'size' holds numbers with separators: '1,000' is read as 1000." in shown
+    (tmp_path / "new.csv").write_text('when,size\n02.03.2024,"1,005"\n')  # alone it would be ambiguous
+    (tmp_path / "same.csv").write_text("when,size\n2024-03-02,1005\n")
+    one, same = (done("predict", tmp_path / "m", tmp_path / name).stdout for name in ("new.csv", "same.csv"))
+    assert one == same
+    assert "--dayfirst" in done("fit", "--help").output
+
+
+def test_the_order_of_day_and_month_may_be_given(tmp_path):
+    (tmp_path / "t.csv").write_text("when,y\n" + "".join(f"0{i % 9 + 1}/02/2024,{i % 5}\n" for i in range(40)))
+    done("fit", tmp_path / "t.csv", "--target", "y", "--no-dayfirst", "--out", tmp_path / "m", *QUICK)
+    assert nsac.load(tmp_path / "m").columns_.dates[0].first == "2024-01-02"
+
+
+def test_names_of_any_characters_are_printed_and_plotted_as_they_are(tmp_path):
+    place = tmp_path / "[" / "b]"  # "[/b]" is markup of rich
+    place.mkdir(parents=True)
+    frame = table(60)[["x", "y"]].rename(columns={"x": "a[/i] $\\frac$", "y": "price $x_{$"})
+    frame.to_csv(place / "t.csv", index=False)
+    fitted = done("fit", place / "t.csv", "--target", "price $x_{$", "--out", place / "m", *QUICK)
+    shown = done("evaluate", place / "m", place / "t.csv", "--out", place / "r.html")
+    assert "[/b]" in fitted.stdout and "price $x_{$" in shown.stdout and "[/b]" in shown.stderr
+    assert "a[/i] $\\frac$" in refused("fit", place / "t.csv", "--target", "z", "--out", place / "n")
 
 
 def test_verbose_shows_where_an_error_comes_from(tmp_path):

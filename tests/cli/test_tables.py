@@ -75,6 +75,53 @@ def test_text_in_a_numeric_column_suggests_a_category(tmp_path):
     assert "column 'zip' is numeric, but row 3 contains 'A1'" in message and "--category zip" in message
 
 
+def test_columns_that_are_not_needed_stay_as_they_are_in_the_file(tmp_path):
+    path = written(tmp_path, 'x,id,code,na,note\n1,12345678901234567,00042,NA,"a, b"\nNA,0.10,1e5,,"2,5"\n')
+    frame = read_table(path, needed=["x"])
+    assert frame["x"].isna().tolist() == [False, True]
+    assert frame.drop(columns="x").to_csv(index=False) == (
+        'id,code,na,note\n12345678901234567,00042,NA,"a, b"\n0.10,1e5,,"2,5"\n'
+    )
+
+
+def test_whole_numbers_of_parquet_stay_whole_beside_missing_ones(tmp_path):
+    frame = pd.DataFrame({"x": [1.0, 2.0], "id": pd.array([12345678901234567, None], dtype="Int64")})
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet", needed=["x"])["id"].tolist() == [12345678901234567, pd.NA]
+
+
+@pytest.mark.parametrize("text", ['"a,b";c\n1;2\n', '"a,b",c\n1,2\n', ' "a,b" ; c \n1;2\n', '\n\n"a,b"\tc\n\n1\t2\n'])
+def test_quoted_names_may_contain_delimiters(tmp_path, text):
+    frame = read_table(written(tmp_path, text))
+    assert list(frame.columns) == ["a,b", "c"] and frame.iloc[0].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("text", ["x,y\tz\n1\t2\n3\t4\n", "a;b|x,y;c\n1|2\n3|4\n"])
+def test_the_delimiter_splits_rows_like_the_header(tmp_path, text):
+    assert read_table(written(tmp_path, text)).to_numpy().tolist() == [[1, 2], [3, 4]]
+
+
+def test_fields_of_spaces_are_missing_values(tmp_path):
+    frame = read_table(written(tmp_path, 'x,k,y\n1," ",2\n" NA ",red,3\n2,blue,"  "\n'))
+    assert frame.isna().to_numpy().tolist() == [[False, True, False], [True, False, False], [False, False, True]]
+    assert frame["x"].dtype == float and frame["y"].dtype == float
+
+
+def test_decimal_commas_are_reported(tmp_path, capsys):
+    read_table(written(tmp_path, "x;y\n1,5;2\n"))
+    assert "decimal commas" in capsys.readouterr().err
+
+
+def test_thousands_separators_are_no_text_in_a_numeric_column(tmp_path):
+    assert read_table(written(tmp_path, 'x,y\n950,1\n"1,100",2\n980,3\n'))["x"].tolist() == ["950", "1,100", "980"]
+
+
+def test_names_that_differ_are_not_suggested(tmp_path):
+    frame = read_table(written(tmp_path, "river,x\n1,2\n"))
+    with pytest.raises(TableError, match="no column 'price'. Its columns are: river, x.$"):
+        find_columns(frame, ["price"], tmp_path)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -46,14 +46,20 @@ def test_numbers_may_be_categories_in_any_type():
         assert columns.tensors(same)["c"][:, 0].tolist() == [2, 1]
 
 
+@pytest.mark.parametrize(("fit", "same"), [(["7", "8"], [7, 8]), ([7, 8], ["7", "8"]), ([7.0, 8.0], ["7", "8"])])
+def test_a_category_of_whole_numbers_is_the_same_as_text_and_as_number(fit, same):
+    columns = fitted(pd.DataFrame({"k": fit * 2}), categorical=[0])
+    assert columns.tensors(pd.DataFrame({"k": same}))["c"][:, 0].tolist() == [1, 2]
+
+
 def test_a_constant_column_is_zero_and_a_far_number_is_finite():
     columns = fitted(np.array([[7.0, 0.0], [7.0, 1.0]]))
-    out = columns.tensors(np.array([[7.0, 1e300], [8.0, -1e300]]))["x"]
+    out = columns.tensors(np.array([[7.0, 1e99], [8.0, -1e99]]))["x"]
     assert out[0, 0] == 0 and out[1, 0] > 0 and out[0, 1] == -out[1, 1] and out[0, 1] < 1000
 
 
 def test_huge_numbers_are_standardised_without_overflow():
-    assert fitted(np.array([[1e300], [-1e300]])).tensors(np.array([[1e300]]))["x"].item() == 1
+    assert fitted(np.array([[1e99], [-1e99]])).tensors(np.array([[1e99]]))["x"].item() == 1
 
 
 def test_numbers_are_a_line_near_the_mean_and_a_logarithm_far_away():
@@ -71,7 +77,9 @@ def test_numbers_are_a_line_near_the_mean_and_a_logarithm_far_away():
         ([None, None, None, None], "Column 'b' must have a value"),
         ([np.nan] * 4, "Column 'b' must have a value"),
         (list("abcd"), "Column 'b' must have categories that repeat"),  # a name
-        (pd.to_datetime(["2024-01-01"] * 4), "Column 'b' must hold numbers or text. It holds times"),
+        (pd.to_timedelta([1, 2, 3, 4]), "Column 'b' must hold numbers. It holds durations"),
+        ([1.0, 2.0, 3.0, 1e101], "Column 'b' must hold numbers of at most 1e.100.*Got 1e.101 in row 3"),
+        (pd.to_datetime([None] * 4), "Column 'b' must have a date"),
     ],
 )
 def test_errors_name_the_column(values, message):
@@ -85,9 +93,63 @@ def test_text_in_a_column_of_numbers_is_refused_in_prediction():
         columns.tensors(pd.DataFrame({"a": [1.0, "x"]}))
 
 
+def test_a_list_in_a_cell_is_an_error():
+    for first in ("a", [1, 2]):  # in training and in prediction
+        with pytest.raises(TypeError, match=r"Column 'b'.*Got \[1, 2\] in row 0"):
+            columns = fitted(pd.DataFrame({"a": [1.0, 2.0], "b": [first, first]}))
+            columns.tensors(pd.DataFrame({"a": [1.0], "b": [[1, 2]]}))
+
+
+def test_a_column_of_dates_is_its_calendar():
+    frame = pd.DataFrame({"a": [1.0, 2.0, 4.0], "when": pd.to_datetime(["2024-01-01", "2024-02-03", None])})
+    columns = fitted(frame)
+    x = columns.tensors(frame)["x"]
+    assert not columns.categories and x.shape == (3, 6) and x[2, 1:].isnan().all() and x[:2].isfinite().all()
+
+
+def test_dates_as_text_are_the_same_as_dates():
+    dates, texts = pd.to_datetime(["2024-01-01", "2024-02-03", "2024-12-31"]), ["1/1/2024", "3/2/2024", "31/12/2024"]
+    with pytest.warns(UserWarning, match="Column 'when' holds dates such as '1/1/2024'. Its features: year, month"):
+        columns = fitted(pd.DataFrame({"when": texts}))
+    typed = fitted(pd.DataFrame({"when": dates}))
+    torch.testing.assert_close(
+        columns.tensors(pd.DataFrame({"when": texts})), typed.tensors(pd.DataFrame({"when": dates}))
+    )
+    one = columns.tensors(pd.DataFrame({"when": ["3/2/2024"]}))[
+        "x"
+    ]  # the order of day and month is known from training
+    torch.testing.assert_close(one[0], typed.tensors(pd.DataFrame({"when": dates}))["x"][1])
+
+
+def test_a_column_of_dates_that_is_named_categorical_has_categories():
+    columns = fitted(pd.DataFrame({"when": ["2024-01-01", "2024-01-02"] * 2}), categorical=[0])
+    assert columns.categories == {0: ("2024-01-01", "2024-01-02")} and not columns.dates
+
+
+def test_missing_dates_are_predicted_whatever_their_type():
+    columns = fitted(pd.DataFrame({"when": pd.to_datetime(["2024-01-01", "2024-02-03"])}))
+    assert columns.tensors(pd.DataFrame({"when": [np.nan]}))["x"].isnan().all()
+
+
+def test_numbers_with_separators_are_numbers():
+    with pytest.warns(UserWarning, match="Column 'price' holds numbers with separators: '1,100' is read as 1100"):
+        columns = fitted(pd.DataFrame({"price": ["950", "1,100", None, "12,345.5"]}))
+    plain = fitted(pd.DataFrame({"price": [950, 1100, None, 12345.5]}))
+    np.testing.assert_array_equal(columns.centre, plain.centre)
+    text, number = pd.DataFrame({"price": ["1,100"]}), pd.DataFrame({"price": [1100]})
+    torch.testing.assert_close(columns.tensors(text), plain.tensors(number))
+    torch.testing.assert_close(columns.tensors(number), plain.tensors(number))
+    with pytest.raises(ValueError, match="Column 'price' must hold numbers. Got '1,100'"):
+        plain.tensors(text)  # training did not say what the comma means
+
+
+@pytest.mark.filterwarnings("ignore:Column")
 def test_plain_values_restore_them():
     frame, _ = mixed()
+    frame["when"] = pd.date_range("2024-01-01 10:00", periods=len(frame)).astype(str)
+    frame["price"] = ["1,100", "900"] * (len(frame) // 2)
     columns = fitted(frame)
+    assert columns.dates and columns.decimals
     again = Columns.from_dict(columns.to_dict(), torch.as_tensor(columns.centre), torch.as_tensor(columns.scale))
     for mine, theirs in zip(columns.tensors(frame).values(), again.tensors(frame).values(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)
@@ -108,11 +170,29 @@ def test_names_are_those_of_the_frame(y, names):
         (np.zeros((2, 2, 2)), "y"),
         (np.array([1.0, np.inf]), "contains infinity: y, row 1 .1 such values."),
         (np.array([[1.0, 2.0], [3.0, np.nan]]), "contains NaN: column 1 of y, row 1"),
+        (np.array([1.0, -1e300]), "contains a number above 1e.100: y, row 1"),
+        (
+            pd.Series(["a", "b"], name="kind"),
+            "target .column 'kind'. must hold numbers.*Classification is not supported",
+        ),
+        (pd.Series(pd.to_datetime(["2024-01-01"] * 2), name="when"), "column 'when'.*It holds dates"),
+        (np.array(["2024-01-01"] * 2, dtype="datetime64[D]"), "y. must hold numbers. It holds dates"),
+        (pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), "column 'b'. must hold numbers. Got 'x' in row 0"),
     ],
 )
 def test_values_that_cannot_be_learned_are_named(y, message):
     with pytest.raises(ValueError, match=message):
         target_values(y, "Model")
+
+
+def test_targets_with_separators_are_numbers():
+    np.testing.assert_array_equal(target_values(pd.Series(["1,100", "900"]), "Model"), [1100, 900])
+
+
+def test_a_target_that_hardly_varies_has_no_scale():
+    values = np.array([[1e-300], [2e-300]])
+    with pytest.raises(ValueError, match="y. must vary by at least 1e-100.*is 1e-300"):
+        target_std(values, values[:, 0])
 
 
 def test_the_scale_is_the_standard_deviation():

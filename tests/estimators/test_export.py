@@ -125,6 +125,30 @@ def test_the_factory_floor_needs_no_torch(exported, tmp_path):
     np.testing.assert_allclose([float(row.split()[1]) for row in rows], estimator.predict(X), rtol=1e-4)  # 5 digits
 
 
+@pytest.mark.parametrize("text", ["a,when\n1.5,x\n\n", "\ufeff a; when\r\n1,5;x\r\n", '\n"a"|"when"\n1.5|"x"\n'])
+def test_the_factory_floor_reads_common_files(tmp_path, text):
+    (tmp_path / "new.csv").write_text(text, encoding="utf-8", newline="")
+    assert factory().read_rows(tmp_path / "new.csv") == [{"a": "1.5", "when": "x"}]
+
+
+def test_the_factory_floor_names_an_absent_column(exported, tmp_path):
+    (tmp_path / "new.csv").write_text("a;kind\n1;red\n")
+    with pytest.raises(SystemExit, match="has no column b. Its columns are: a, kind"):
+        factory().main(exported[1], tmp_path / "new.csv")
+
+
+@pytest.mark.slow  # a model of its own
+def test_dates_are_exported_with_their_features(tmp_path):
+    X, y = table(60)
+    X["when"] = pd.date_range("2024-01-01 05:30", periods=60, freq="31h")
+    estimator = NSACRegressor(members=1, random_state=0, training={"max_steps": 2}).fit(X, y)
+    facts = export_onnx(estimator, tmp_path / "model.onnx")
+    assert [column["feature"] for column in facts["columns"] if column["name"] == "when"] == [
+        "year", "month", "day", "weekday", "days", "hour",
+    ]  # fmt: skip
+    assert_same(factory().Model(tmp_path / "model.onnx").predict(rows_of(X)), estimator, X)
+
+
 @pytest.mark.slow
 def test_the_torch_program_predicts_as_the_estimator(exported, tmp_path):
     estimator, path, _ = exported

@@ -7,11 +7,13 @@ import csv
 import difflib
 import gzip
 import io
+import itertools
 import re
+import shlex
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +29,19 @@ DELIMITERS = (",", ";", "\t", "|")
 """The most frequent one in the header line is used; ties are resolved in this order."""
 SNIFFED_BYTES = 1 << 16
 """Bytes from which delimiter, header and decimal separator are detected."""
+SNIFFED_ROWS = 20
+"""Rows that a delimiter should split like the header."""
 MIN_NUMERIC_FRACTION = 0.5
 """A text column with at least this fraction of numbers is taken for a numeric column with errors."""
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""First bytes of a text in this encoding."""
+MISSING = (
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+    "NULL", "NaN", "None", "n/a", "nan", "null",
+)  # fmt: skip
+"""Texts that are missing values, in columns that are read."""
+MIN_SIMILARITY = 0.65
+"""Similarity from which on a column name is suggested instead of another."""
 CHUNK_ROWS = 20_000
 """Rows predicted between two updates of the progress bar."""
 
@@ -37,8 +50,12 @@ class TableError(ValueError):
     """A file cannot be read as a table. The message explains how to fix it."""
 
 
-def read_table(path: Path, text: Sequence[str] = ()) -> "DataFrame":
+def read_table(
+    path: Path, text: Sequence[str] = (), needed: Collection[str] | None = None, encoding: str | None = None
+) -> "DataFrame":
     """Read a table with unique, named columns and at least one row; the columns `text` are read as text.
+
+    The columns that are not `needed` (None: all are) stay as they are in the file, so that they can be written again.
 
     The file format is detected from the first bytes, the delimiter from the header. Columns without a name, such as
     the index that `DataFrame.to_csv` writes, are dropped, with a note.
@@ -50,7 +67,10 @@ def read_table(path: Path, text: Sequence[str] = ()) -> "DataFrame":
         raise TableError(f"{path} cannot be read: {err.strerror}. Give the path of a CSV or Parquet file.") from None
     if not start:
         raise TableError(f"{path} is empty. It needs a header line with the column names, and at least one row.")
-    frame = _read_parquet(path) if start == b"PAR1" else _read_csv(path, list(text), start[:2] == b"\x1f\x8b")
+    if start == b"PAR1":
+        frame = _read_parquet(path, needed)
+    else:
+        frame = _read_csv(path, list(text), needed, start[:2] == b"\x1f\x8b", encoding or "utf-8-sig")
     frame.columns = [str(name) for name in frame.columns]
     unnamed = [i for i, name in enumerate(frame.columns) if not name.strip()]
     if unnamed:
@@ -63,8 +83,11 @@ def read_table(path: Path, text: Sequence[str] = ()) -> "DataFrame":
         raise TableError(f"{path} has numbers in its first line. Add a header line with the column names.")
     if frame.empty:
         raise TableError(f"{path} has no rows. It needs at least one row after the header.")
-    for name in frame.columns.difference(list(text), sort=False):
-        _check_mixed(frame, name, path)
+    for name in frame.columns:
+        if needed is None or name in needed:
+            frame[name] = _without_blanks(frame[name], name in text)
+            if name not in text:
+                _check_mixed(frame, name, path)
     return frame
 
 
@@ -74,10 +97,14 @@ def find_columns(frame: "DataFrame", names: Iterable[str], path: Path) -> None:
     for name in names:
         if name not in columns:
             lower = {column.casefold().strip(): column for column in columns}
-            near = difflib.get_close_matches(name.casefold().strip(), lower, 1, 0.5)
+            near = difflib.get_close_matches(name.casefold().strip(), lower, 1, MIN_SIMILARITY)
             hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
-            more = f", ... ({len(columns)} in all)" if len(columns) > 20 else ""
-            raise TableError(f"{path} has no column {name!r}.{hint} Its columns are: {', '.join(columns[:20])}{more}.")
+            raise TableError(f"{path} has no column {name!r}.{hint} {_list_columns(columns)}")
+
+
+def _list_columns(columns: Sequence[str]) -> str:
+    more = f", ... ({len(columns)} in all)" if len(columns) > 20 else ""
+    return f"Its columns are: {', '.join(columns[:20])}{more}."
 
 
 def fit(frame: "DataFrame", path: Path, targets: list[str], settings: dict[str, Any]) -> tuple["NSACRegressor", int]:
@@ -94,62 +121,95 @@ def fit(frame: "DataFrame", path: Path, targets: list[str], settings: dict[str, 
         raise TableError(f"{path} has no row with a known target. Name another column with `--target`.")
     if frame.shape[1] == len(targets):
         raise TableError(f"{path} has no columns but the target. Add columns to predict it from.")
-    y = frame[targets[0]] if len(targets) == 1 else frame[targets]
-    return NSACRegressor(**settings).fit(frame.drop(columns=targets), y), len(frame)
+    y, X = frame[targets[0]] if len(targets) == 1 else frame[targets], frame.drop(columns=targets)
+    _note_columns(X, path, settings.get("categorical") or ())
+    return NSACRegressor(**settings).fit(X, y), len(frame)
+
+
+def _note_columns(X: "DataFrame", path: Path, categorical: Collection[str]) -> None:
+    """Print which columns are categories and which are dates; dates as text and separators are warned of in `fit`."""
+    from nsac.estimators.cells import find_decimal, is_text
+    from nsac.estimators.dates import holds_dates
+
+    categories, dates = [], []
+    for name in X.columns:
+        column = X[name]
+        if name not in categorical and column.dtype.kind == "M":
+            dates.append(name)
+        elif name in categorical or (is_text(column) and not holds_dates(column) and find_decimal(column) is None):
+            categories.append(f"{name} ({column.nunique()})")
+    if categories:
+        note(f"{path}: categorical columns, with their number of categories: {', '.join(categories)}.")
+    if dates:
+        note(f"{path}: columns of dates, whose features are year, month, day, weekday and days: {', '.join(dates)}.")
 
 
 def text_columns(estimator: Any) -> list[str]:
-    """Columns whose categories were read as text; categories that were numbers have Python's text of a float."""
+    """Columns that `fit` has read as text: categories, and numbers with separators.
+
+    Categories that were numbers have Python's text of a float.
+    """
     columns = estimator.columns_
     categories = getattr(columns, "categories", {})  # a forecaster has none
-    return [
-        columns.names[i]
-        for i, texts in categories.items()
-        if not all(_is_number(text) and repr(float(text)) == text for text in texts)
-    ]
+    texts = [i for i, each in categories.items() if not all(_is_number(t) and repr(float(t)) == t for t in each)]
+    return [columns.names[i] for i in [*texts, *getattr(columns, "decimals", {})]]
 
 
 def predict(
-    estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets: list[str], coverage: float
+    estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets: list[str], coverage: Sequence[float]
 ) -> "DataFrame":
     """Predictions, one row per row of the file, after those of its columns that are neither input nor target."""
     import pandas as pd
     from rich.progress import track
 
     X = _features(estimator, frame, path)
-    others = [name for name in frame.columns if name not in X.columns and name not in targets]
+    others = frame[[name for name in frame.columns if name not in X.columns and name not in targets]]
     starts = range(0, len(X), CHUNK_ROWS)
     chunks = [
         estimator.predict_frame(X.iloc[start : start + CHUNK_ROWS], coverage)
         for start in track(starts, "predicting", console=errors, disable=len(starts) < 2)
     ]
-    return pd.concat([frame[others].reset_index(drop=True), pd.concat(chunks, ignore_index=True)], axis=1)
+    predictions = pd.concat(chunks, ignore_index=True)
+    names: dict[str, str] = {}
+    taken = {*others.columns, *predictions.columns}
+    for name in others.columns.intersection(predictions.columns):
+        names[name] = f"{name}_file"
+        while names[name] in taken:
+            names[name] += "_file"
+        taken.add(names[name])
+        note(f"{path}: column {name!r} is written as {names[name]!r}, because {name!r} is a column of the predictions.")
+    others.columns = [names.get(name, name) for name in others.columns]
+    return pd.concat([others.reset_index(drop=True), predictions], axis=1)
 
 
 def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets: list[str]) -> list["Evaluation"]:
     """One per target; the baseline is the mean and standard deviation of the training rows."""
     import torch
 
+    from nsac.estimators.cells import find_decimal, to_numbers
     from nsac.estimators.evaluation import evaluate_rows
     from nsac.uncertainty import Prediction
 
     if len(targets) != len(estimator.centre_):
         raise TableError(f"The model predicts {len(estimator.centre_)} targets. Name them, in order, with `--target`.")
     X = _features(estimator, frame, path)
-    find_columns(frame, targets, path)
+    for name in targets:
+        if name not in frame.columns:
+            problem = f"{path} has no column {name!r}, the target of the model, so there is nothing to compare with."
+            raise TableError(f"{problem} Add it, or name another with `--target`. {_list_columns(list(frame.columns))}")
     p = estimator.predict_distribution(X)
     lower, upper = estimator.conformal_interval(p, 0.9)
     evaluations = []
     for i, name in enumerate(targets):
-        try:
-            y = torch.tensor(frame.loc[:, name].to_numpy(dtype=float, na_value=float("nan")))
-        except (TypeError, ValueError):
-            raise TableError(f"{path}: column {name!r} must hold numbers to be compared with predictions.") from None
+        column = frame[name]
+        y = torch.tensor(to_numbers(column, name, find_decimal(column)))
+        if y.isnan().any():
+            note(f"{path}: left out {int(y.isnan().sum())} rows without a value of {name!r}.")
         mean, std = torch.full_like(y, float(estimator.centre_[i])), torch.full_like(y, float(estimator.scale_[i]))
         output = (slice(None), i) if len(p.shape) == 2 else (slice(None),)
         interval = (lower[output], upper[output])
         baseline = Prediction.gaussian(mean, std)
-        evaluations.append(evaluate_rows(name, p[output], interval, y, baseline, "the training mean"))
+        evaluations.append(evaluate_rows(name, p[output], interval, y, {"the training mean": baseline}))
     return evaluations
 
 
@@ -163,11 +223,14 @@ def _features(estimator: Any, frame: "DataFrame", path: Path) -> "DataFrame":
     return frame.loc[:, names]
 
 
-def _read_parquet(path: Path) -> "DataFrame":
+def _read_parquet(path: Path, needed: Collection[str] | None) -> "DataFrame":
     import pandas as pd
 
     try:
         frame = pd.read_parquet(path, engine="pyarrow")
+        others = [name for name in frame.columns if needed is not None and name not in needed]
+        if others:  # whole numbers with missing values would become floats
+            frame[others] = pd.read_parquet(path, engine="pyarrow", columns=others, dtype_backend="numpy_nullable")
         for i in range(frame.shape[1]):
             if pd.api.types.is_string_dtype(frame.iloc[:, i]):
                 frame.iloc[:, i].tolist()  # text is decoded on access, and may be damaged too
@@ -180,24 +243,32 @@ def _read_parquet(path: Path) -> "DataFrame":
         raise TableError(f"{path} is not a complete Parquet file ({_first_line(err)}). Write the file again.") from None
 
 
-def _read_csv(path: Path, text: list[str], gzipped: bool) -> "DataFrame":
+def _read_csv(path: Path, text: list[str], needed: Collection[str] | None, gzipped: bool, encoding: str) -> "DataFrame":
     import pandas as pd
 
     try:
+        "a".encode(encoding)
+    except LookupError:
+        raise TableError(f"`--encoding` must be one of Python, such as latin-1. Got {encoding!r} instead.") from None
+    try:
         with gzip.open(path, "rb") if gzipped else open(path, "rb") as file:
-            header, delimiter, decimal, blank = _sniff(file.read(SNIFFED_BYTES), path)
+            header, delimiter, decimal, blank = _sniff(file.read(SNIFFED_BYTES), path, encoding)
+        read = [i for i, name in enumerate(header) if needed is None or name in needed]
+        as_text = [i for i, name in enumerate(header) if i not in read or name in text]
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas drops fields of rows that are too long
             frame = pd.read_csv(
                 path,
                 sep=delimiter,
                 decimal=decimal,
-                encoding="utf-8-sig",
+                encoding=encoding,
                 compression="gzip" if gzipped else None,
                 skiprows=blank,
                 header=0,
                 names=range(len(header)),  # pandas would rename duplicates
-                dtype={header.index(name): str for name in text if name in header},
+                dtype=dict.fromkeys(as_text, str),
+                keep_default_na=False,
+                na_values=dict.fromkeys(read, MISSING),
                 index_col=False,
                 skipinitialspace=True,
                 low_memory=False,
@@ -205,8 +276,10 @@ def _read_csv(path: Path, text: list[str], gzipped: bool) -> "DataFrame":
         return frame.rename(columns=dict(enumerate(header)))
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise TableError(f"{path} is not a complete gzip file. Compress or copy it again.") from None
-    except UnicodeDecodeError:
-        raise TableError(f"{path} is not UTF-8 text. Save it as CSV in UTF-8.") from None
+    except UnicodeError:
+        name = "UTF-8" if encoding == "utf-8-sig" else encoding
+        remedy = "Pass its encoding, for instance `--encoding latin-1`, or save it as CSV in UTF-8."
+        raise TableError(f"{path} is not {name} text. {remedy}") from None
     except pd.errors.ParserWarning:
         raise TableError(f"{path} has rows with more fields than its header. Name all columns in line 1.") from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error, OverflowError) as err:
@@ -221,12 +294,13 @@ def _read_csv(path: Path, text: list[str], gzipped: bool) -> "DataFrame":
         raise TableError(f"{path} cannot be read: {_first_line(err)}.") from None
 
 
-def _sniff(head: bytes, path: Path) -> tuple[list[str], str, str, int]:
+def _sniff(head: bytes, path: Path, encoding: str) -> tuple[list[str], str, str, int]:
     """Column names, delimiter, decimal separator and number of empty lines before the header."""
-    if b"\0" in head:
-        raise TableError(f"{path} is not a CSV file: it contains binary data. Give a CSV, CSV.gz or Parquet file.")
+    if b"\0" in head and encoding == "utf-8-sig":
+        remedy = "Pass `--encoding utf-16`" if head[:2] in UTF_16 else "Give a CSV, CSV.gz or Parquet file"
+        raise TableError(f"{path} is not a CSV file: it contains binary data. {remedy}.")
     cut = len(head) == SNIFFED_BYTES  # the last character may be incomplete
-    lines = head.decode("utf-8-sig", errors="ignore" if cut else "strict").splitlines()
+    lines = head.decode(encoding, errors="ignore" if cut else "strict").splitlines()
     blank = next((i for i, line in enumerate(lines) if line.strip()), len(lines))
     if not (lines := lines[blank:]):
         raise TableError(f"{path} is empty. It needs a header line with the column names, and at least one row.")
@@ -234,10 +308,46 @@ def _sniff(head: bytes, path: Path) -> tuple[list[str], str, str, int]:
         raise TableError(
             f"{path} is not a table: its first line is longer than {SNIFFED_BYTES} bytes. Is it a CSV file?"
         )
-    delimiter = max(DELIMITERS, key=lines[0].count)
-    header = [name.strip() for name in next(csv.reader(io.StringIO(lines[0], newline=""), delimiter=delimiter))]
-    comma = delimiter in ";\t" and any(re.search(rf"(^|{delimiter})-?\d+,\d+({delimiter}|$)", row) for row in lines[1:])
-    return header, delimiter, "," if comma else ".", blank
+    delimiter = _find_delimiter(lines)
+    header = next(_split(lines, delimiter))
+    number = rf"(^|{delimiter})\s*[+-]?\d+,\d+\s*({delimiter}|$)"
+    example = next((row for row in lines[1:] if delimiter in ";\t" and re.search(number, row)), None)
+    if example is not None:
+        note(f"{path}: commas in numbers are read as decimal commas.")
+    return [" ".join(name.split()) for name in header], delimiter, "." if example is None else ",", blank
+
+
+def _find_delimiter(lines: list[str]) -> str:
+    """The one that splits most rows like the header; among those the most frequent one in the header."""
+    names = re.sub('"[^"]*"', "", lines[0])
+    agreement = {}
+    for delimiter in DELIMITERS:
+        rows = itertools.islice(_split(lines[: SNIFFED_ROWS + 1], delimiter), SNIFFED_ROWS + 1)
+        header, *below = [len(row) for row in rows]
+        agreement[delimiter] = (
+            header > 1 and sum(n == header for n in below) / max(1, len(below)),
+            names.count(delimiter),
+        )
+    return max(DELIMITERS, key=agreement.__getitem__)
+
+
+def _split(lines: list[str], delimiter: str) -> Iterator[list[str]]:
+    text = io.StringIO("\n".join(lines), newline="")
+    return (row for row in csv.reader(text, delimiter=delimiter, skipinitialspace=True) if row)
+
+
+def _without_blanks(column: Any, text: bool) -> Any:
+    """The column with missing values where a field has spaces around nothing, or around a text of `MISSING`."""
+    import pandas as pd
+
+    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
+        return column
+    missing = column.map(lambda value: isinstance(value, str) and value.strip() in MISSING).astype(bool)
+    if not missing.any():
+        return column
+    column = column.mask(missing)
+    numbers: Any = pd.to_numeric(column, errors="coerce")
+    return column if text or (numbers.isna() & column.notna()).any() else numbers
 
 
 def _check_mixed(frame: "DataFrame", name: str, path: Path) -> None:
@@ -245,18 +355,21 @@ def _check_mixed(frame: "DataFrame", name: str, path: Path) -> None:
     import numpy as np
     import pandas as pd
 
+    from nsac.estimators.cells import find_decimal
+
     column = frame.loc[:, name]
     if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
         return
     rows = np.flatnonzero(column.notna())
     values = [str(value) for value in column.iloc[rows]]
     is_text = np.isnan(np.asarray(pd.to_numeric(pd.Series(values, dtype=object), errors="coerce"), dtype=float))
-    if not is_text.any() or is_text.mean() > 1 - MIN_NUMERIC_FRACTION:
+    if not is_text.any() or is_text.mean() > 1 - MIN_NUMERIC_FRACTION or find_decimal(column) is not None:
         return
     first = int(is_text.argmax())
     raise TableError(
         f"{path}: column {name!r} is numeric, but row {rows[first] + 1} contains {values[first][:40]!r}. Correct it, "
-        f"leave the field empty if the value is missing, or pass `--category {name}` if the column is categorical."
+        "leave the field empty if the value is missing, or if the column is categorical pass "
+        f"`--category {shlex.quote(name)}`."
     )
 
 

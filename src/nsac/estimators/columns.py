@@ -1,9 +1,11 @@
-"""Columns of a table, from arrays or frames: standardised numbers, coded categories, and targets."""
+"""Columns of a table, from arrays or frames: standardised numbers, coded categories, dates, and targets."""
 
 import hashlib
+import re
+import warnings
 from collections import Counter
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
@@ -12,8 +14,13 @@ import torch
 from sklearn.utils.validation import check_array
 from torch import Tensor
 
+from nsac.estimators.cells import check_cells, find_decimal, is_text, read_numbers, to_numbers
+from nsac.estimators.dates import DateColumn, holds_dates
+from nsac.estimators.observations import MAX_ABSOLUTE_VALUE
+
 LINEAR_RANGE = 2.0  # standard deviations from the mean within which `standardise` is linear
 MAX_CATEGORIES = 1000  # categories of a column that have codes of their own: the most frequent ones
+WHOLE = re.compile(r"-?(0|[1-9]\d*)(\.0)?")  # whole numbers, as categories
 ALL_MISSING = "Column {!r} must have a value in at least one row. All are missing. Leave it out."
 
 
@@ -25,47 +32,107 @@ class Columns:
     categories: dict[int, tuple[str, ...]]  # position of a categorical column to its categories, as text
     centre: np.ndarray  # (numbers,)
     scale: np.ndarray  # (numbers,)
+    dates: dict[int, DateColumn] = field(default_factory=dict)  # position to how its dates become several numbers
+    decimals: dict[int, str] = field(default_factory=dict)  # position of numbers such as "1,100" to their decimal point
 
     @classmethod
-    def fit(cls, table: Any, names: Sequence[str], categorical: Sequence[int]) -> "Columns":
-        """From training rows, an array or a frame; `categorical` are positions besides those of text columns."""
-        columns = _columns(table)
-        chosen = [i for i, column in enumerate(columns) if i in categorical or _is_text(column)]
-        categories = {i: _categories(columns[i], names[i]) for i in chosen}
-        x = _numbers(columns, names, chosen, len(table))
-        kept = [name for i, name in enumerate(names) if i not in chosen]
+    def fit(
+        cls, table: Any, names: Sequence[str], categorical: Sequence[int], dayfirst: bool | None = None
+    ) -> "Columns":
+        """From training rows, an array or a frame; `categorical` are positions besides those of text columns.
+
+        `dayfirst` is the order of day and month in dates such as 01/02/2024; None if the rows decide it.
+        """
+        columns, names = _columns(table), tuple(names)
+        categories, dates, decimals = {}, {}, {}
+        for i, (column, name) in enumerate(zip(columns, names, strict=True)):
+            check_cells(column, name)
+            decimal = find_decimal(column)
+            if i in categorical:
+                categories[i] = _categories(column, name)
+            elif holds_dates(column):
+                dates[i] = DateColumn.fit(column, name, dayfirst)
+            elif decimal is not None:
+                decimals[i] = decimal
+            elif is_text(column):
+                categories[i] = _categories(column, name)
+        fitted = cls(names, categories, np.zeros(0), np.ones(0), dates, decimals)
+        fitted._warn_of_text(columns)
+        x = fitted._numbers(columns, len(table))
+        kept = [name for i, name in enumerate(names) if i not in categories for _ in range(fitted._width(i))]
         for j in np.flatnonzero(np.isnan(x).all(0)):
             raise ValueError(ALL_MISSING.format(kept[j]))
         unit = np.nanmax(np.abs(x), 0, initial=0.0) + np.finfo(float).tiny  # squares of large numbers would overflow
         centre, scale = np.nanmean(x / unit, 0) * unit, np.nanstd(x / unit, 0) * unit
         flat = scale <= 1e-12 * np.abs(centre)  # constant, but for rounding
-        return cls(tuple(names), categories, centre, np.where(flat | (scale == 0), 1.0, scale))
+        return replace(fitted, centre=centre, scale=np.where(flat | (scale == 0), 1.0, scale))
 
     def tensors(self, table: Any) -> dict[str, Tensor]:
         """`x`, float32, (n, numbers), and if there are categories `c`, int64, (n, categories)."""
         columns = _columns(table)
-        x = _numbers(columns, self.names, self.categories, len(table))
+        for i, column in enumerate(columns):
+            check_cells(column, self.names[i])
+        x = self._numbers(columns, len(table))
         tensors = {"x": torch.as_tensor(standardise(x, self.centre, self.scale), dtype=torch.float32)}
         if self.categories:
             codes = [_codes(columns[i], categories) for i, categories in self.categories.items()]
             tensors["c"] = torch.as_tensor(np.stack(codes, 1))
         return tensors
 
+    def _numbers(self, columns: list[Any], rows: int) -> np.ndarray:
+        """(rows, numbers), in the order of the columns; a date is several numbers."""
+        blocks = [np.zeros((rows, 0))]
+        for i, (column, name) in enumerate(zip(columns, self.names, strict=True)):
+            if i in self.dates:
+                blocks.append(self.dates[i].features(column, name))
+            elif i not in self.categories:
+                blocks.append(to_numbers(column, name, self.decimals.get(i))[:, None])
+        return np.concatenate(blocks, 1)
+
+    def _width(self, i: int) -> int:
+        return len(self.dates[i].names) if i in self.dates else 1
+
+    def _warn_of_text(self, columns: list[Any]) -> None:
+        """Warn where text is read as dates, or as numbers with separators."""
+        for i, column in enumerate(columns):
+            values, name = np.asarray(column, dtype=object), self.names[i]
+            numbers, known = read_numbers(column)
+            example = values[int(np.argmax(known & np.isnan(numbers)))]
+            if i in self.dates and isinstance(example, str):
+                features = ", ".join(self.dates[i].names).replace("days", f"days since {self.dates[i].first}")
+                warnings.warn(
+                    f"Column {name!r} holds dates such as {example!r}. Its features: {features}.", stacklevel=4
+                )
+            if i in self.decimals:
+                number = read_numbers(values[known & np.isnan(numbers)][:1], self.decimals[i])[0].item()
+                problem = f"Column {name!r} holds numbers with separators: {example!r} is read as {number:.15g}."
+                warnings.warn(problem, stacklevel=4)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values; `levels` is the name of the categories in model folders. Centre and scale are not included."""
-        return {"names": list(self.names), "levels": {str(i): list(each) for i, each in self.categories.items()}}
+        values = {"names": list(self.names), "levels": {str(i): list(each) for i, each in self.categories.items()}}
+        if self.dates:
+            values["dates"] = {str(i): date.to_dict() for i, date in self.dates.items()}
+        if self.decimals:
+            values["decimals"] = {str(i): decimal for i, decimal in self.decimals.items()}
+        return values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], centre: Tensor, scale: Tensor) -> "Columns":
         """Inverse of `to_dict`."""
         categories, names = {int(i): tuple(each) for i, each in values["levels"].items()}, tuple(values["names"])
         texts = [text for group in (names, *categories.values()) for text in group]
-        if set(values) != {"names", "levels"} or not all(isinstance(text, str) for text in texts):
+        if not {"names", "levels"} <= set(values) <= {"names", "levels", "dates", "decimals"}:
+            raise ValueError("Columns must have names and categories.")
+        if not all(isinstance(text, str) for text in texts):
             raise ValueError("Names and categories must be text.")
-        shape, known = (len(names) - len(categories),), set(range(len(names)))
-        if not (centre.shape == scale.shape == shape) or not set(categories) <= known:
+        dates = {int(i): DateColumn(**each) for i, each in values.get("dates", {}).items()}
+        decimals = {int(i): decimal for i, decimal in values.get("decimals", {}).items()}
+        columns = cls(names, categories, centre.double().numpy(), scale.double().numpy(), dates, decimals)
+        shape = (sum(columns._width(i) for i in range(len(names)) if i not in categories),)
+        if not (centre.shape == scale.shape == shape) or not {*categories, *dates, *decimals} <= set(range(len(names))):
             raise ValueError("`columns` do not fit their scales.")
-        return cls(names, categories, centre.double().numpy(), scale.double().numpy())
+        return columns
 
 
 def categorical_positions(categorical: Sequence[str | int], known: Sequence[Any], names: Sequence[str]) -> list[int]:
@@ -101,20 +168,47 @@ def target_values(y: Any, estimator: str) -> np.ndarray:
     """Targets, (n,) or (n, outputs), finite, in double precision; `estimator` is its name in messages."""
     if y is None:
         raise ValueError(f"{estimator} requires y to be passed, but the target y is None.")
+    y_numbers = _target_numbers(y)
     try:
-        values: Any = check_array(y, ensure_2d=False, dtype="float64", ensure_all_finite=False, input_name="y")
+        values: Any = check_array(y_numbers, ensure_2d=False, dtype="float64", ensure_all_finite=False)
     except ValueError as err:
         names = ", ".join(f"column {name!r}" for name in target_names(y)) or "y"
         raise ValueError(f"Input y must hold numbers, (n,) or (n, outputs), in {names}: {err}") from None
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad):
-        row, *column = bad[0]
-        kind = "NaN" if np.isnan(values[*bad[0]]) else "infinity"
-        raise ValueError(
-            f"Input y contains {kind}: {_label(y, column[0] if column else 0)}, row {row} ({len(bad)} such values). "
-            "Leave out rows without a target."
-        )
+    for bad, problem, remedy in (
+        (np.isnan(values), "NaN", "Leave out rows without a target."),
+        (np.isinf(values), "infinity", "Leave out these rows."),
+        (np.abs(values) > MAX_ABSOLUTE_VALUE, f"a number above {MAX_ABSOLUTE_VALUE:g}", "Choose another unit."),
+    ):
+        if bad.any():
+            row, *column = np.argwhere(bad)[0]
+            where = f"{_label(y, column[0] if column else 0)}, row {row} ({bad.sum()} such values)"
+            raise ValueError(f"Input y contains {problem}: {where}. {remedy}")
     return values
+
+
+def _target_numbers(y: Any) -> Any:
+    """The targets, with text read as numbers; dates and other text are refused."""
+    frame, array = hasattr(y, "iloc"), np.asarray(y)
+    if array.dtype.kind not in "OSUTMm" or array.ndim not in (1, 2) or not array.size:
+        return y
+    columns = _columns(y if frame and array.ndim == 2 else array.reshape(len(array), -1))
+    read = []
+    for i, column in enumerate(columns):
+        if holds_dates(column) or column.dtype.kind == "m":
+            raise ValueError(
+                f"The target ({_label(y, i)}) must hold numbers. It holds dates or durations. Convert them, for "
+                "instance to days since the first."
+            )
+        decimal = find_decimal(column)
+        numbers, known = read_numbers(column, decimal)
+        bad = np.flatnonzero(known & np.isnan(numbers))
+        if len(bad):
+            raise ValueError(
+                f"The target ({_label(y, i)}) must hold numbers. Got {np.asarray(column, dtype=object)[bad[0]]!r} in "
+                f"row {bad[0]}. Classification is not supported: name a column of numbers as the target."
+            )
+        read.append(numbers)
+    return np.stack(read, 1).reshape(array.shape)
 
 
 def target_names(y: Any) -> list[str]:
@@ -126,7 +220,12 @@ def target_names(y: Any) -> list[str]:
 
 def target_std(values: np.ndarray, y: Any) -> np.ndarray:
     """Standard deviation of each column of `values`, (n, outputs), which must vary; `y` has the names."""
-    std = values.std(0)
+    std, size, least = values.std(0), np.ptp(values, axis=0), 1 / MAX_ABSOLUTE_VALUE
+    for i in np.flatnonzero((size > 0) & (size < least)):
+        raise ValueError(
+            f"The target ({_label(y, int(i))}) must vary by at least {least:g}. Its largest number minus its smallest "
+            f"is {size[i]:g}. Choose another unit."
+        )
     for i in np.flatnonzero(std <= 1e-12 * np.abs(values.mean(0))):
         raise ValueError(
             f"The target ({_label(y, int(i))}) must vary. It is {values[0, i]:g} in all training rows. Check the data."
@@ -136,63 +235,6 @@ def target_std(values: np.ndarray, y: Any) -> np.ndarray:
 
 def _columns(table: Any) -> list[Any]:
     return [table.iloc[:, i] for i in range(table.shape[1])] if hasattr(table, "iloc") else list(table.T)
-
-
-def _is_text(column: Any) -> bool:
-    """Whether a column holds categories: by its dtype, or because most of its known values are not numbers."""
-    if hasattr(column, "cat"):
-        return True
-    if column.dtype.kind in "biufcmM":
-        return False
-    read, known = _read(column)
-    return bool(known.any()) and np.isnan(read[known]).mean() > 0.5
-
-
-def _read(column: Any) -> tuple[np.ndarray, np.ndarray]:
-    import pandas as pd
-
-    column = pd.Series(np.asarray(column, dtype=object))
-    known = column.notna().to_numpy()
-    numbers: Any = pd.to_numeric(column, errors="coerce")
-    return numbers.to_numpy(dtype=float, na_value=np.nan), known  # NaN where a value is no number
-
-
-def _numbers(columns: list[Any], names: Sequence[str], categories: Container[int], rows: int) -> np.ndarray:
-    kept = [_number(column, names[i]) for i, column in enumerate(columns) if i not in categories]
-    return np.stack(kept, 1) if kept else np.zeros((rows, 0))
-
-
-def _number(column: Any, name: str) -> np.ndarray:
-    kind = column.dtype.kind
-    if kind in "mM":
-        raise ValueError(
-            f"Column {name!r} must hold numbers or text. It holds times. Convert them to numbers, for instance "
-            "days since the first, or use NSACForecaster."
-        )
-    if kind in "biuf" and isinstance(column, np.ndarray):
-        values = column.astype(float)
-    elif kind in "biuf":
-        values = column.to_numpy(dtype=float, na_value=np.nan)
-    else:
-        values, known = _read(column)
-        bad = np.flatnonzero(known & np.isnan(values))
-        if len(bad):
-            value = np.asarray(column, dtype=object)[bad[0]]
-            if not isinstance(value, str):
-                raise TypeError(
-                    f"Column {name!r}: argument must be a string or a number. Got {value!r} in row {bad[0]}."
-                )
-            raise ValueError(
-                f"Column {name!r} must hold numbers. Got {value!r} in row {bad[0]} ({len(bad)} such values) instead. "
-                "Clean them, replace them by NaN, or name the column in `categorical`."
-            )
-    bad = np.flatnonzero(np.isinf(values))
-    if len(bad):
-        raise ValueError(
-            f"Column {name!r} must hold finite numbers, or NaN where one is missing. Got infinity in row {bad[0]} "
-            f"({len(bad)} such values) instead. Replace them by NaN, or clip them."
-        )
-    return values
 
 
 def _factorize(column: Any) -> tuple[np.ndarray, list[str]]:
@@ -220,6 +262,10 @@ def _categories(column: Any, name: str) -> tuple[str, ...]:
 def _codes(column: Any, categories: tuple[str, ...]) -> np.ndarray:
     index, text = _factorize(column)
     code = {category: i + 1 for i, category in enumerate(categories)}
+    for category in categories:  # the text "7" and the number 7 are the same
+        if WHOLE.fullmatch(category):
+            code.setdefault(f"{category}.0", code[category])
+            code.setdefault(category.removesuffix(".0"), code[category])
     codes = [code.get(category, 0) for category in text]
     return np.array([*codes, 0], dtype=np.int64)[index]  # the last is for -1, missing
 

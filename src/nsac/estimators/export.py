@@ -95,7 +95,9 @@ def describe(estimator: AbstractEstimator, coverage: float = 0.9, targets: list[
         facts["targets"] = targets or [f"y{i}" for i in range(len(estimator.centre_))]
     if isinstance(estimator, NSACForecaster):
         inputs = [*estimator.columns_.inputs, "offset"] if estimator.irregular_ else estimator.columns_.inputs
-        seconds = estimator.step_ / 1e9 if isinstance(estimator.step_, int) else estimator.step_
+        axis = estimator.preprocessor_.axis
+        dated = isinstance(axis.step, int) or axis.calendar is not None
+        seconds = axis.mean_step / 1e9 if dated else axis.step
         facts["columns"] = [{"name": name, "input": "x", "place": i} for i, name in enumerate(inputs)]
         facts |= {"targets": [estimator.columns_.target], "lookback": estimator.lookback, "horizon": estimator.horizon}
         facts |= {"step": seconds, "cycles": list(estimator.cycles_)}
@@ -107,16 +109,22 @@ def describe(estimator: AbstractEstimator, coverage: float = 0.9, targets: list[
 
 
 def _table_columns(estimator: NSACRegressor) -> list[dict[str, Any]]:
-    """In the order of the training table: name, input and place there, categories by code (`levels`), `missing`."""
+    """In the order of the training table: name, input and place there, categories by code (`levels`), `missing`.
+
+    A date has one entry per feature: `feature` is its name, and days are counted from `first`.
+    """
     columns, described, place = estimator.columns_, [], {"x": 0, "c": 0}
     for i, name in enumerate(columns.names):
-        kind = "c" if i in columns.categories else "x"
-        missing = bool(estimator.imputer_.learned[kind][place[kind]])
-        column: dict[str, Any] = {"name": name, "input": kind, "place": place[kind], "missing": missing}
-        if kind == "c":
-            column["levels"] = list(columns.categories[i])
-        described.append(column)
-        place[kind] += 1
+        kind, details = "x", [{}]
+        if i in columns.categories:
+            kind, details = "c", [{"levels": list(columns.categories[i])}]
+        if i in columns.dates:
+            date = columns.dates[i]
+            details = [{"feature": feature, "first": date.first} for feature in date.names]
+        for detail in details:
+            missing = bool(estimator.imputer_.learned[kind][place[kind]])
+            described.append({"name": name, "input": kind, "place": place[kind], "missing": missing, **detail})
+            place[kind] += 1
     return described
 
 

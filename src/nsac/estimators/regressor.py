@@ -43,14 +43,16 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
 
     A held-out calibration set is drawn first. Of the other rows each ensemble member trains on all but one
     cross-validation fold, its validation set; together the members predict as one mixture. Columns of text or of
-    pandas' category type are categories; a category that was not seen in training counts as missing. Values may be
-    missing (NaN, None). If a column had no missing value in training, the model could not learn from any: values of
+    pandas' category type are categories; a category that was not seen in training counts as missing. Dates, also as
+    text, become year, month, day, weekday, days since the first and, if there are times, hour. Values may be missing
+    (NaN, None). If a column had no missing value in training, the model could not learn from any: values of
     training rows are then imputed, and the differences between the predictions are part of the epistemic variance.
 
     Args:
         method: a name in `nsac.METHODS` that takes tables.
         members: ensemble size; None is 8 for 100 to 1500 rows, otherwise 4.
-        categorical: names or positions of numeric columns that are categories.
+        categorical: names or positions of columns that are categories whatever they hold.
+        dayfirst: whether 01/02/2024 is in February, in columns of dates as text; None if the rows decide it.
         training: fields of `nsac.training.TrainConfig` that replace the defaults.
         num_samples: Monte Carlo draws per member.
         random_state: fixes everything that is random: a number, None or a `RandomState`.
@@ -74,6 +76,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         *,
         members: int | None = None,
         categorical: Sequence[str | int] | None = None,
+        dayfirst: bool | None = None,
         training: dict[str, Any] | None = None,
         num_samples: int = 20,
         random_state: Any = None,
@@ -83,6 +86,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         self.method = method
         self.members = members
         self.categorical = categorical
+        self.dayfirst = dayfirst
         self.training = training
         self.num_samples = num_samples
         self.random_state = random_state
@@ -105,7 +109,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         check_consistent_length(table, target)
         known = list(getattr(self, "feature_names_in_", []))
         names = [str(name) for name in known or range(self.n_features_in_)]
-        self.columns_ = Columns.fit(table, names, categorical_positions(self.categorical or (), known, names))
+        categorical = categorical_positions(self.categorical or (), known, names)
+        self.columns_ = Columns.fit(table, names, categorical, self.dayfirst)
         random_state = check_random_state(self.random_state)
         inputs, n = self.columns_.tensors(table), len(target)
         order = random_state.permutation(n)

@@ -160,7 +160,6 @@ def test_the_series_of_2009_to_2016_must_have_all_rows(folder, monkeypatch):
         "text",
         "truncated",
         "flipped bit",
-        "encoding",
         "other name",
         "text in a number",
     ],  # archives have times

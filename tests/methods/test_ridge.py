@@ -2,9 +2,8 @@ import numpy as np
 import torch
 
 from nsac.methods import METHODS, TableProblem
-from nsac.methods.flat import PENALTIES
+from nsac.methods.ridge import PENALTIES
 from nsac.training import TensorData
-from support.problems import sine
 
 
 def test_ridge_agrees_with_scikit_learn(generator):
@@ -20,17 +19,3 @@ def test_ridge_agrees_with_scikit_learn(generator):
     p = ridge.predict(validation.columns)
     np.testing.assert_allclose(p.mean, best.predict(x[200:]), rtol=1e-8)
     torch.testing.assert_close(p.std[0] ** 2, (p.mean - y[200:]).square().mean(0))
-
-
-def test_trees_as_tensors_predict_the_same_as_scikit_learn(generator):
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    split = sine(900, generator)
-    gbm = METHODS["gbm"](split.problem, rounds=20)
-    gbm.solve(split.train, split.validation)
-    median = HistGradientBoostingRegressor(
-        loss="quantile", quantile=0.5, max_iter=20, max_leaf_nodes=15, learning_rate=0.05, early_stopping=False,
-        random_state=0,
-    ).fit(split.train.columns["x"].numpy(), split.train.columns["y"].numpy()[:, 0])  # fmt: skip
-    x = split.test.columns["x"]
-    np.testing.assert_allclose(gbm.predict({"x": x}).mean[:, 0], median.predict(x.numpy()), rtol=1e-10)

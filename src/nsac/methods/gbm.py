@@ -1,4 +1,4 @@
-"""Regression on rows flattened to vectors: ridge, and quantiles by gradient boosted trees."""
+"""Quantiles by gradient boosted trees on flattened rows."""
 
 from typing import Any
 
@@ -12,67 +12,12 @@ from nsac.methods.problem import TableProblem, WindowProblem
 from nsac.models.encoder import Batch
 from nsac.training import Data, batches
 
-PENALTIES = tuple(10.0**k for k in range(-4, 4))
-"""Candidate penalties per training row; the one with the smallest validation error is used."""
 QUANTILES = (0.1, 0.5, 0.9)
 """Lower, middle and upper quantile level; the distance of the outer two gives the standard deviation."""
 QUANTILE_DISTANCE = 2 * 1.2815515655446004  # distance between the 10 % and the 90 % quantile of a standard Gaussian
 MIN_STD = 0.01  # smallest standard deviation, for a standardised target: two predicted quantiles may coincide
 NODE = dict.fromkeys(("feature", "left", "right"), torch.int64) | dict.fromkeys(("threshold", "value"), torch.float64)
 """Fields of a node of a tree; each is a buffer, (quantiles, outputs, rounds, nodes)."""
-
-
-@method("ridge")
-class Ridge(AbstractSolved):
-    """Linear mean; the standard deviation is the root mean square error on validation rows."""
-
-    kinds = ("table", "windows")
-    problem: TableProblem | WindowProblem
-    weight: Tensor
-    log_std: Tensor
-
-    def __init__(self, problem: TableProblem | WindowProblem, seed: int = 0):
-        super().__init__(problem)
-        self.register_buffer("weight", torch.zeros(problem.flat_dim + 1, problem.output_dim))
-        self.register_buffer("log_std", torch.zeros(problem.output_dim))
-
-    def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """A single draw: the method is deterministic."""
-        mean = (self._design(batch) @ self.weight.double()).to(self.weight).unsqueeze(0)
-        return Draws(mean, self.log_std.expand_as(mean))
-
-    def solve(self, train: Data, validation: Data) -> None:
-        """Normal equations, and the penalty with the smallest validation error."""
-        outputs = self.problem.output_dim
-        complete = not any(self.target(batch).isnan().any() for batch in batches(train))
-        groups = [slice(None)] if complete else [slice(i, i + 1) for i in range(outputs)]  # of outputs with equal rows
-        candidates = torch.cat([self._candidates(train, group) for group in groups], -1)
-        errors, count = torch.zeros(len(candidates), outputs).double(), torch.zeros(outputs)
-        for batch in batches(validation):
-            design, y = self._design(batch), self.target(batch).double()
-            errors += torch.stack([(y - design @ weight).square().nansum(0) for weight in candidates])
-            count += (~y.isnan()).sum(0)
-        best = int(errors.sum(1).argmin())
-        self.weight = candidates[best].to(self.weight).contiguous()  # as after loading: products agree to the bit
-        self.log_std = (0.5 * (errors[best] / count.clamp(min=1)).clamp(min=1e-12).log()).to(self.log_std)
-
-    def _candidates(self, train: Data, outputs: slice) -> Tensor:
-        """Weights of outputs that have the same rows, (penalties, features, outputs), in one pass over the data."""
-        size, rows = len(self.weight), 0
-        gram, moment = torch.zeros(size, size).double(), torch.zeros(size, self.problem.output_dim).double()[:, outputs]
-        for batch in batches(train):
-            design, y = self._design(batch), self.target(batch)[:, outputs].double()
-            known = ~y[:, 0].isnan()
-            design, y, rows = design[known], y[known], rows + int(known.sum())
-            gram += design.T @ design
-            moment += design.T @ y
-        eye = torch.eye(size, dtype=torch.float64)
-        eye[-1, -1] = 0 if rows else 1  # no penalty on the intercept
-        return torch.stack([torch.linalg.solve(gram + a * max(rows, 1) * eye, moment) for a in PENALTIES])
-
-    def _design(self, batch: Batch) -> Tensor:
-        features = self.problem.flatten(batch).double()
-        return torch.cat([features, torch.ones_like(features[:, :1])], 1)
 
 
 @method("gbm")
@@ -143,7 +88,7 @@ class QuantileBoosting(AbstractSolved):
         """Sum of the trees, (quantiles, rows, outputs); all rows descend all trees in parallel."""
         flat = {name: getattr(self, name).flatten(0, 2) for name in NODE}
         node = torch.zeros(len(flat["value"]), len(x), dtype=torch.int64)  # trees x rows
-        for _ in range(int(self.depth)):
+        for _ in range(min(int(self.depth), self.value.shape[-1])):  # a stored depth may be any number
             goes_left = x.T.gather(0, flat["feature"].gather(1, node)) <= flat["threshold"].gather(1, node)
             node = torch.where(goes_left, flat["left"].gather(1, node), flat["right"].gather(1, node))
         trees = flat["value"].gather(1, node).unflatten(0, self.value.shape[:3]).sum(2)

@@ -1,0 +1,200 @@
+"""Dates in a table: as text, in any common layout, and the features of a column of dates."""
+
+import datetime as dt
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+LAYOUTS = (
+    r"(?P<year>\d{4})(?P<separator>[-/.])(?P<month>\d{1,2})(?P=separator)(?P<day>\d{1,2})",  # 2024-12-31
+    r"(?P<year>\d{4})[-/](?P<month>\d{2})",  # 2024-12
+    r"(?P<first>\d{1,2})(?P<separator>[-/.])(?P<second>\d{1,2})(?P=separator)(?P<year>\d{4})",  # 31.12.2024, 12/31/2024
+    r"(?P<first>\d{2})(?P<separator>[-/.])(?P<second>\d{2})(?P=separator)(?P<year>\d{2})",  # 31.12.24, 12/31/24
+    r"(?P<day>\d{1,2})[\s.-]+(?P<name>[A-Za-z]{3,9})\.?[\s,-]+(?P<year>\d{4})",  # 31 Dec 2024
+    r"(?P<name>[A-Za-z]{3,9})\.?\s+(?P<day>\d{1,2}),?\s+(?P<year>\d{4})",  # December 31, 2024
+)
+TIME = (
+    r"(?:(?:T|,?\s+)(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<seconds>\d{2})(?P<fraction>\.\d+)?)?"
+    r"\s*(?P<half>[AaPp][Mm])?\s*(?P<zone>Z|UTC|GMT|[+-]\d{2}:?\d{2})?)?"
+)
+DATES = [re.compile(rf"\s*{layout}{TIME}\s*") for layout in LAYOUTS]
+"""Where day and month are `first` and `second`, the whole column decides which is which."""
+MIN_DATE_FRACTION = 0.5  # a column of text with at least this fraction of dates is a column of dates
+FEATURES = ("year", "month", "day", "weekday", "days")  # of a date; `days` are those since the first training date
+
+
+@dataclass(frozen=True)
+class DateColumn:
+    """How a column of dates becomes numbers."""
+
+    first: str  # first training date, from which days are counted
+    hour: bool  # whether there are times, whose hour is a feature
+    zoned: bool  # whether they have a time zone; they are then read in UTC
+    dayfirst: bool | None  # order of day and month in texts such as 01/02/2024; None if there were none
+
+    @classmethod
+    def fit(cls, column: Any, name: str, dayfirst: bool | None) -> "DateColumn":
+        """From training rows."""
+        dates, zoned, dayfirst = read_dates(column, name, dayfirst)
+        known = dates[~np.isnat(dates)]
+        if not len(known):
+            raise ValueError(f"Column {name!r} must have a date in at least one row. All are missing. Leave it out.")
+        first = known.min().astype("datetime64[D]")
+        return cls(str(first), bool((known != known.astype("datetime64[D]")).any()), zoned, dayfirst)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the features."""
+        return (*FEATURES, "hour") if self.hour else FEATURES
+
+    def features(self, column: Any, name: str) -> np.ndarray:
+        """Numbers, (rows, features); NaN where a date is missing."""
+        dates, zoned, _ = read_dates(column, name, self.dayfirst)
+        known = ~np.isnat(dates)
+        if known.any() and zoned != self.zoned:
+            rule = "a time zone" if self.zoned else "no time zone"
+            raise ValueError(f"Column {name!r} must hold dates with {rule}, as in training. Convert them.")
+        dates = np.where(known, dates, np.datetime64(self.first))
+        day, month, year = (dates.astype(f"datetime64[{unit}]") for unit in "DMY")
+        days = (dates - np.datetime64(self.first)) / np.timedelta64(1, "D")
+        features = {"year": year.astype(int) + 1970.0, "month": (month - year).astype(int) + 1.0}
+        features |= {"day": (day - month).astype(int) + 1.0, "weekday": (day.astype(int) + 3.0) % 7, "days": days}
+        features["hour"] = (dates - day) / np.timedelta64(1, "h")
+        return np.stack([np.where(known, features[each], np.nan) for each in self.names], 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def holds_dates(column: Any) -> bool:
+    """Whether a column holds dates: by its dtype, or because half of its known values or more are dates."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.PeriodDtype) or column.dtype.kind == "M":
+        return True
+    if column.dtype.kind in "biufcm" or isinstance(column.dtype, pd.CategoricalDtype):
+        return False
+    values = [value for value in np.asarray(column, dtype=object) if not _is_missing(value)]
+    return bool(values) and sum(_is_date(value) for value in values) >= MIN_DATE_FRACTION * len(values)
+
+
+def read_dates(column: Any, name: str, dayfirst: bool | None = None) -> tuple[np.ndarray, bool, bool | None]:
+    """Dates (NaT = missing), whether they have a zone (they are then in UTC), and the order of day and month in texts.
+
+    `dayfirst` is that order, if it is known; otherwise the texts have to decide it.
+    """
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = column.dt.to_timestamp()
+    if column.dtype.kind == "M":
+        zoned = getattr(column.dtype, "tz", None) is not None
+        dates = column.dt.tz_convert("UTC").dt.tz_localize(None) if zoned else column
+        return np.asarray(dates).astype("datetime64[us]"), zoned, dayfirst
+    values = [None if _is_missing(value) else value for value in np.asarray(column, dtype=object)]
+    for row, value in enumerate(values):
+        if value is not None and not _is_date(value):
+            raise ValueError(
+                f"Column {name!r} must hold dates, as most of its values are. Got {value!r} in row {row} instead. "
+                "Correct it, leave it empty if the date is missing, or name the column in `categorical` (`--category`)."
+            )
+    order = _find_order(values, name, dayfirst)
+    dates = [None if value is None else _parse(value, bool(order)) for value in values]
+    zones = {date.tzinfo is not None for date in dates if date is not None}
+    if len(zones) > 1:
+        raise ValueError(f"Column {name!r} must have a time zone in every row, or in none. Write its dates alike.")
+    utc = [
+        date if date is None or date.tzinfo is None else date.astimezone(dt.UTC).replace(tzinfo=None) for date in dates
+    ]
+    return np.array(utc, dtype="datetime64[us]"), True in zones, order
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
+
+
+def _is_date(value: Any) -> bool:
+    if isinstance(value, str):
+        return any(_parse_text(value, dayfirst) is not None for dayfirst in (True, False))
+    return isinstance(value, (dt.date, np.datetime64))
+
+
+def _parse(value: Any, dayfirst: bool) -> dt.datetime | None:
+    if isinstance(value, str):
+        return _parse_text(value, dayfirst)
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if not isinstance(value, dt.datetime):
+        return dt.datetime(value.year, value.month, value.day)
+    return dt.datetime.combine(value.date(), value.time(), value.tzinfo)  # without the nanoseconds of pandas
+
+
+@functools.lru_cache(maxsize=100_000)
+def _parse_text(text: str, dayfirst: bool) -> dt.datetime | None:
+    """The date; None if it is none in this order of day and month."""
+    match = next(filter(None, (layout.fullmatch(text) for layout in DATES)), None)
+    if match is None:
+        return None
+    found = {key: value for key, value in match.groupdict().items() if value is not None}
+    day, month = found.get("day", "1"), found.get("month", "0")
+    if "first" in found:
+        day, month = (found["first"], found["second"]) if dayfirst else (found["second"], found["first"])
+    if "name" in found:
+        word = found["name"][:3].lower()
+        month = MONTHS.index(word) + 1 if word in MONTHS else 0
+    year = int(found["year"])
+    if len(found["year"]) == 2:
+        year += 2000 if year < 69 else 1900  # as strptime does
+    hour, half = int(found.get("hour", 0)), found.get("half", "").lower()
+    if half and not 1 <= hour <= 12:
+        return None
+    if half:
+        hour = hour % 12 + (12 if half == "pm" else 0)
+    microseconds = int(f"{found.get('fraction', '.'):0<7}"[1:7])
+    clock = (hour, int(found.get("minute", 0)), int(found.get("seconds", 0)), microseconds)
+    try:
+        return dt.datetime(year, int(month), int(day), *clock, tzinfo=_parse_zone(found.get("zone")))
+    except ValueError:
+        return None
+
+
+def _parse_zone(text: str | None) -> dt.timezone | None:
+    if text is None or text[0] not in "+-":
+        return None if text is None else dt.UTC
+    offset = dt.timedelta(hours=int(text[1:3]), minutes=int(text[-2:]))
+    return dt.timezone(-offset if text[0] == "-" else offset)
+
+
+def _find_order(values: Sequence[Any], name: str, dayfirst: bool | None) -> bool | None:
+    """Whether the day is first, if there are texts such as 31/12/2024; an error if the rows do not decide it."""
+    both = {}  # rows that are dates in both orders, and not the same
+    for row, value in enumerate(values):
+        if not isinstance(value, str):
+            continue
+        readings = [_parse(value, True), _parse(value, False)]
+        if None not in readings and readings[0] != readings[1]:
+            both[row] = readings
+        decided = None if None not in readings else readings[0] is not None
+        if decided is None:
+            continue
+        if dayfirst is not None and decided != dayfirst:
+            order = "day" if dayfirst else "month"
+            raise ValueError(
+                f"Column {name!r} is read with the {order} first, as other rows or `dayfirst` have it. Row {row} has "
+                f"{value!r}, which is no such date. Write all dates alike, best as 2024-12-31."
+            )
+        dayfirst = decided
+    if both and dayfirst is None:
+        row, (day, month) = next(iter(both.items()))
+        raise ValueError(
+            f"Column {name!r} is ambiguous: {values[row]!r} in row {row} is {day:%-d %B %Y} or {month:%-d %B %Y}, and "
+            "no row decides it. Pass `dayfirst=True` or `dayfirst=False` (`--dayfirst` or `--no-dayfirst`), or leave "
+            "the column out."
+        )
+    return dayfirst
