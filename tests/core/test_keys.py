@@ -267,3 +267,14 @@ def test_a_softmax_may_run_over_any_axis(generator):
 def test_the_weighted_value_of_one_key_is_its_value(generator):
     values = torch.randn(6, 1, 4, generator=generator)
     torch.testing.assert_close(weigh(torch.ones(2, 1, 4), values), values[:, 0].expand(2, 6, 4))
+
+
+def test_a_block_with_past_and_future_keys_is_scored_whatever_the_future_keys_are(generator):
+    """Of 45 blocks of 45 keys the first 33 are past; later keys make the box of the next one small or large."""
+    q, k = torch.randn(1, 2, 20, 4, generator=generator), torch.randn(1, 2, 2000, 4, generator=generator)
+    positions = {"query_pos": torch.arange(1505, 1525), "key_pos": torch.arange(2000)}
+    found = []
+    for size in (0.0, 100.0):
+        future = torch.cat([k[..., :1525, :], size * k[..., 1525:, :]], -2)
+        found.append(select_topk(q, future, 8, causal=True, method="sqrt", **positions)[0])
+    assert torch.equal(*found)

@@ -141,3 +141,9 @@ def test_rows_are_taken_of_tensors_with_a_batch_axis_only():
     found = take_rows({"x": torch.arange(6).reshape(3, 2), "times": shared, "causal": other}, torch.tensor([2, 0]))
     assert found["x"].tolist() == [[4, 5], [0, 1]]
     assert found["times"] is shared and found["causal"] is other
+
+
+def test_a_row_without_observations_is_described_at_time_zero(generator):
+    x, times = observations(generator)
+    found = describe_queries(Inputs(x, times, torch.ones(2, 30, dtype=torch.bool)), "last", 1.0)
+    assert found.isfinite().all() and (found[..., :3] == 0).all()

@@ -228,3 +228,8 @@ def test_kept_directions_are_weighed_by_their_posterior_variance(generator):
     variance = 1 / (1 + torch.linalg.eigvalsh(features.T @ features / NOISE_SHARE)[: novelty.factor.shape[1]])
     found = novelty.factor.square().sum(0)
     torch.testing.assert_close(found, variance / variance.sum() * len(novelty.factor), rtol=1e-6, atol=0)
+
+
+def test_the_sizes_of_the_process_are_those_of_saved_models():
+    shapes = {name: tuple(value.shape) for name, value in Novelty(3, 2).state_dict().items()}
+    assert shapes["frequency"] == (3, 256) and shapes["factor"] == (256, 32) and shapes["kept"] == (1000, 3)
