@@ -138,7 +138,7 @@ def change(**places):
         (change(width=np.inf), "Column 'width' must hold finite numbers"),
         (change(y=np.nan), "y contains NaN: column 'price', row 2"),
         (change(y=np.inf), "y contains infinity: column 'price', row 2"),
-        (change(y="dear"), "y must hold numbers.* in column 'price'.*'dear'"),
+        (change(y="dear"), "The target .column 'price'. must hold numbers. Got 'dear' in row 2"),
         ((mixed()[0], np.ones(80)), r"The target \(y\) must vary. It is 1"),
         ((mixed()[0], pd.DataFrame({"p": mixed()[1], "q": 2.0})), r"The target \(column 'q'\) must vary. It is 2"),
         ((mixed()[0].iloc[:1], mixed()[1][:1]), "1 sample"),
