@@ -124,8 +124,7 @@ def main() -> None:
     args = parser.parse_args()
     equivalent = {line.rsplit(" | ", 1)[0] for line in Path(__file__).with_suffix(".txt").read_text().splitlines()}
     paths = [p for room in args.rooms for p in (ROOT / "src/nsac" / room).glob("[!_]*.py") if p.stem not in PICTURES]
-    found = {key: (path, source) for path in paths for key, source in mutants(path)}
-    found = {key: mutant for key, mutant in found.items() if key.rsplit(" | ", 1)[0] not in equivalent}
+    found = {key: (path, source) for path in paths for key, source in mutants(path) if key not in equivalent}
     sample = sorted(found, key=lambda key: hashlib.sha256(f"{args.seed} {key}".encode()).digest())[: args.count]
     log = json.loads(args.log.read_text()) if args.log.exists() else {}
     todo = [key for key in sample if key not in log or (args.again and log[key] == "survived")]

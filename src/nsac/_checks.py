@@ -171,7 +171,7 @@ def check_sequence(
     query_dim: int | None,
     time_scale: float | None,
 ) -> None:
-    """Shapes, types and values of a batch of sequences for an attention layer; without a time scale it has no times."""
+    """Shapes, types and values of one batch for an attention layer; one without a time scale takes no times."""
     tensors = {"x": x, "times": times, "mask": mask, "query": query, "query_times": query_times}
     for name, value in tensors.items():
         check_tensor(name, value)

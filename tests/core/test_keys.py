@@ -244,13 +244,16 @@ def test_the_block_search_opens_enough_blocks_for_all_keys_that_are_wanted(gener
         assert index.shape[-1] == topk and keep.all() and (index.diff(dim=-1) > 0).all()
 
 
-def test_the_block_search_opens_the_blocks_with_the_largest_bounds():
-    """One key of 4096 points towards the query; it is found in whichever block it is, for any sign of the query."""
-    for place in (0, 63, 64, 2000, 4095):
+@pytest.mark.parametrize("n_keys", [4096, 4000], ids=["full blocks", "a short last block"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_block_search_opens_the_blocks_with_the_largest_bounds(masked, n_keys):
+    """One key points towards the query; it is found in whichever block it is, for any sign of the query."""
+    for place in (0, 63, 64, 2000, n_keys - 1):
         for sign in (1.0, -1.0):
-            k = torch.zeros(1, 1, 4096, 2)
+            k = torch.zeros(1, 1, n_keys, 2)
             k[..., place, :] = torch.tensor([sign, -sign])
-            index, _ = select_topk(10 * k[..., place : place + 1, :], k, 1, method="sqrt")
+            mask = torch.arange(n_keys)[None] % 5 == (place + 1) % 5 if masked else None
+            index, _ = select_topk(10 * k[..., place : place + 1, :], k, 1, mask, method="sqrt")
             assert index.item() == place
 
 

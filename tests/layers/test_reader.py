@@ -136,3 +136,24 @@ def test_the_weights_of_a_reader_are_independent():
         for other in square[:i]:
             assert not torch.equal(one[:4], other[:4])
     assert not torch.equal(read.skip.weight, read.direct.weight[:4])
+
+
+def test_the_variance_of_joined_queries_is_that_of_their_row(generator):
+    read, query = reader(project_values=False, join_queries=True), torch.randn(5, 2, 4, generator=generator)
+    noise = torch.randn(6, 1, 1, 2, 2, generator=generator)
+    noise -= noise.mean(0)
+    values = torch.randn(7, 5, 2, 8, generator=generator)  # six draws and the noise-free pass
+    found = Epistemic(torch.linspace(0.1, 0.5, 5)[:, None], torch.full((5, 1, 6), -3.0))
+    mean, log_std = read(lambda noise, project: values, query, noise, epistemic=lambda: found)
+    assert mean.shape == log_std.shape == (6, 5, 6)
+    torch.testing.assert_close(mean.var(0, correction=0).mean(-1), torch.linspace(0.1, 0.5, 5), rtol=1e-4, atol=0)
+
+
+def test_each_query_has_noise_of_its_own_where_draws_are_equal(generator):
+    read, query = reader(project_values=False), torch.randn(1, 3, 4, generator=generator)
+    noise = torch.randn(6, 1, 1, 2, 3, generator=generator)
+    noise -= noise.mean(0)
+    found = Epistemic(torch.ones(1, 3), torch.zeros(1, 3, 3))
+    mean, _ = read(attended(torch.zeros(1, 1, 3, 8)), query, noise, epistemic=lambda: found)
+    expected = noise[:, 0, 0, 0] / noise[:, 0, 0, 0].square().mean(0).sqrt()  # of the first key and head
+    torch.testing.assert_close((mean - mean.mean(0))[:, 0, :, 0], expected)

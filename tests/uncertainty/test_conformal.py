@@ -394,3 +394,14 @@ def test_an_update_without_rows_changes_nothing():
     adaptive = LeadTimeConformal(np.ones((5, 2)))
     assert adaptive.update(np.zeros(0, int), np.zeros((0, 2))).shape == (0, len(COVERAGES), 2)
     assert not adaptive.begun
+
+
+def test_a_second_update_of_the_same_step_counts_as_the_next_one():
+    scores = 3 * np.abs(np.random.default_rng(2).normal(size=(2, 3)))
+    found = []
+    for second in (5, 6):
+        adaptive = LeadTimeConformal(np.abs(np.random.default_rng(1).normal(size=(30, 3))))
+        adaptive.update(np.array([5]), scores[:1])
+        found.append((adaptive.update(np.array([second]), scores[1:]), adaptive.issued))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1])

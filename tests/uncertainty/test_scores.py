@@ -111,6 +111,12 @@ def test_the_calibration_error_is_that_of_shares_below_quantiles():
     assert coverage(p, y, 0.8) == pytest.approx(shares[17] - shares[1])
 
 
+def test_a_value_on_the_end_of_the_interval_is_covered():
+    """Above one of two components and in the middle of the other: the level is exactly 3/4."""
+    p = Prediction(torch.tensor([[0.0], [1e3]]), torch.zeros(2, 1))
+    assert coverage(p, torch.tensor([1e3]), 0.5) == 1 and coverage(p, torch.tensor([1e3]), 0.49) == 0
+
+
 def test_error_correlation_is_spearmans_with_ties():
     p, y = problem()
     doubt = p.std.round(decimals=1)

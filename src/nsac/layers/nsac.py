@@ -120,7 +120,8 @@ class NSAC(AbstractLayer):
 
         Args:
             x: tokens, (B, T, input_dim).
-            times: observation times, (B, T) or (T,). None: regular steps.
+            times: observation times, (B, T) or (T,). None: regular steps. Large ones, such as seconds since 1970, are
+                float64 or integers: the first one is subtracted before they are converted to the layer's precision.
             mask: (B, T), True = ignore, as in `torch.nn.MultiheadAttention`.
             query: query tokens, (B, Q, input_dim), instead of the read-out.
             query_times: times to predict at, (B, Q) or (Q,), inside or beyond the window.
