@@ -20,8 +20,7 @@ Data = Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file with a
 Model = Annotated[Path, typer.Argument(help="A folder that `nsac fit` wrote.", show_default=False)]
 Coverage = Annotated[float, typer.Option(help="Nominal coverage of the prediction interval.")]
 Coverages = Annotated[
-    list[float] | None,
-    typer.Option("--coverage", help="Nominal coverage of the prediction interval; repeat for several. Default: 0.9."),
+    list[float], typer.Option("--coverage", help="Nominal coverage of the prediction interval; repeat for several.")
 ]
 DayFirst = Annotated[
     bool | None,
@@ -100,12 +99,12 @@ def predict(
     model: Model,
     data: Data,
     out: Annotated[Path | None, typer.Option(help="CSV, CSV.gz or Parquet file; standard output by default.")] = None,
-    coverage: Coverages = None,
+    coverage: Coverages = [0.9],  # noqa: B006 (typer copies it)
     verbose: Verbose = False,
 ) -> None:
     """Predict mean, standard deviation, aleatoric and epistemic variance and an interval, for each row or lead time."""
     with one_line_errors(verbose):
-        coverages = list(dict.fromkeys(coverage or [0.9]))
+        coverages = list(dict.fromkeys(coverage))
         for each in coverages:
             if not 0 < each < 1:
                 raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {each} instead.")

@@ -6,18 +6,16 @@ Every error message is one line that explains how to fix the file.
 import csv
 import difflib
 import gzip
-import io
-import itertools
 import re
-import shlex
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nsac.cli.common import errors, note
+from nsac.cli.fields import MISSING, TableError, check_mixed, find_delimiter, is_number, split_rows, without_blanks
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -25,27 +23,12 @@ if TYPE_CHECKING:
     from nsac.estimators.evaluation import Evaluation
     from nsac.estimators.regressor import NSACRegressor
 
-DELIMITERS = (",", ";", "\t", "|")
-"""The most frequent one in the header line is used; ties are resolved in this order."""
 SNIFFED_BYTES = 1 << 16
 """Bytes from which delimiter, header and decimal separator are detected."""
-SNIFFED_ROWS = 20
-"""Rows that a delimiter should split like the header."""
-MIN_NUMERIC_FRACTION = 0.5
-"""A text column with at least this fraction of numbers is taken for a numeric column with errors."""
-MISSING = (
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-    "NULL", "NaN", "None", "n/a", "nan", "null",
-)  # fmt: skip
-"""Texts that are missing values, in columns that are read."""
 MIN_SIMILARITY = 0.65
 """Similarity from which on a column name is suggested instead of another."""
 CHUNK_ROWS = 20_000
 """Rows predicted between two updates of the progress bar."""
-
-
-class TableError(ValueError):
-    """A file cannot be read as a table. The message explains how to fix it."""
 
 
 def read_table(path: Path, text: Sequence[str] = (), needed: Collection[str] | None = None) -> "DataFrame":
@@ -75,15 +58,15 @@ def read_table(path: Path, text: Sequence[str] = (), needed: Collection[str] | N
     duplicates = [name for name, count in Counter(frame.columns).items() if count > 1]
     if duplicates:
         raise TableError(f"{path} has more than one column {duplicates[0]!r}. Give every column a unique name.")
-    if frame.shape[1] and all(_is_number(name) for name in frame.columns):
+    if frame.shape[1] and all(is_number(name) for name in frame.columns):
         raise TableError(f"{path} has numbers in its first line. Add a header line with the column names.")
     if frame.empty:
         raise TableError(f"{path} has no rows. It needs at least one row after the header.")
     for name in frame.columns:
         if needed is None or name in needed:
-            frame[name] = _without_blanks(frame[name], name in text)
+            frame[name] = without_blanks(frame[name], name in text)
             if name not in text:
-                _check_mixed(frame, name, path)
+                check_mixed(frame, name, path)
     return frame
 
 
@@ -147,7 +130,7 @@ def text_columns(estimator: Any) -> list[str]:
     """
     columns = estimator.columns_
     categories = getattr(columns, "categories", {})  # a forecaster has none
-    texts = [i for i, each in categories.items() if not all(_is_number(t) and repr(float(t)) == t for t in each)]
+    texts = [i for i, each in categories.items() if not all(is_number(t) and repr(float(t)) == t for t in each)]
     return [columns.names[i] for i in [*texts, *getattr(columns, "decimals", {})]]
 
 
@@ -297,77 +280,13 @@ def _sniff(head: bytes, path: Path) -> tuple[list[str], str, str, int]:
         raise TableError(
             f"{path} is not a table: its first line is longer than {SNIFFED_BYTES} bytes. Is it a CSV file?"
         )
-    delimiter = _find_delimiter(lines)
-    header = next(_split(lines, delimiter))
+    delimiter = find_delimiter(lines)
+    header = next(split_rows(lines, delimiter))
     number = rf"(^|{delimiter})\s*[+-]?\d+,\d+\s*({delimiter}|$)"
     example = next((row for row in lines[1:] if delimiter in ";\t" and re.search(number, row)), None)
     if example is not None:
         note(f"{path}: commas in numbers are read as decimal commas.")
     return [" ".join(name.split()) for name in header], delimiter, "." if example is None else ",", blank
-
-
-def _find_delimiter(lines: list[str]) -> str:
-    """The one that splits most rows like the header; among those the most frequent one in the header."""
-    names = re.sub('"[^"]*"', "", lines[0])
-    agreement = {}
-    for delimiter in DELIMITERS:
-        rows = itertools.islice(_split(lines[: SNIFFED_ROWS + 1], delimiter), SNIFFED_ROWS + 1)
-        header, *below = [len(row) for row in rows]
-        agreement[delimiter] = (
-            header > 1 and sum(n == header for n in below) / max(1, len(below)),
-            names.count(delimiter),
-        )
-    return max(DELIMITERS, key=agreement.__getitem__)
-
-
-def _split(lines: list[str], delimiter: str) -> Iterator[list[str]]:
-    text = io.StringIO("\n".join(lines), newline="")
-    return (row for row in csv.reader(text, delimiter=delimiter, skipinitialspace=True) if row)
-
-
-def _without_blanks(column: Any, text: bool) -> Any:
-    """The column with missing values where a field has spaces around nothing, or around a text of `MISSING`."""
-    import pandas as pd
-
-    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
-        return column
-    missing = column.map(lambda value: isinstance(value, str) and value.strip() in MISSING).astype(bool)
-    if not missing.any():
-        return column
-    column = column.mask(missing)
-    numbers: Any = pd.to_numeric(column, errors="coerce")
-    return column if text or (numbers.isna() & column.notna()).any() else numbers
-
-
-def _check_mixed(frame: "DataFrame", name: str, path: Path) -> None:
-    """Refuse text in a numeric column: it is an error, or a code for missing values that pandas does not know."""
-    import numpy as np
-    import pandas as pd
-
-    from nsac.estimators.cells import find_decimal
-
-    column = frame.loc[:, name]
-    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
-        return
-    rows = np.flatnonzero(column.notna())
-    values = [str(value) for value in column.iloc[rows]]
-    is_text = np.isnan(np.asarray(pd.to_numeric(pd.Series(values, dtype=object), errors="coerce"), dtype=float))
-    if not is_text.any() or is_text.mean() > 1 - MIN_NUMERIC_FRACTION or find_decimal(column) is not None:
-        return
-    first = int(is_text.argmax())
-    raise TableError(
-        f"{path}: column {name!r} is numeric, but row {rows[first] + 1} contains {values[first][:40]!r}. Correct it, "
-        "leave the field empty if the value is missing, or if the column is categorical pass "
-        f"`--category {shlex.quote(name)}`."
-    )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _first_line(err: BaseException) -> str:

@@ -203,9 +203,12 @@ def _target_numbers(y: Any) -> Any:
         numbers, known = read_numbers(column, decimal)
         bad = np.flatnonzero(known & np.isnan(numbers))
         if len(bad):
+            remedy = "Correct it, or leave out the row."
+            if is_text(column):
+                remedy = "Classification is not supported: name a column of numbers as the target."
             raise ValueError(
                 f"The target ({_label(y, i)}) must hold numbers. Got {np.asarray(column, dtype=object)[bad[0]]!r} in "
-                f"row {bad[0]}. Classification is not supported: name a column of numbers as the target."
+                f"row {bad[0]} ({len(bad)} such values). {remedy}"
             )
         read.append(numbers)
     return np.stack(read, 1).reshape(array.shape)
