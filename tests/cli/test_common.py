@@ -1,5 +1,6 @@
 import json
 import warnings
+from pathlib import Path
 
 import pytest
 import typer
@@ -7,6 +8,7 @@ import typer
 from nsac.cli import common
 from nsac.cli.common import (
     check_names,
+    check_out,
     choose_folder,
     grid_records,
     merge_deprecated,
@@ -117,6 +119,53 @@ def test_verbose_prints_the_traceback(capsys):
 def test_an_interrupted_command_exits_with_code_130(capsys):
     assert exit_code_of_error(KeyboardInterrupt()) == 130
     assert capsys.readouterr().err == "Interrupted.\n"
+
+
+def test_an_interrupted_command_tells_what_was_not_written(capsys):
+    exit_code_of_error(KeyboardInterrupt(), lost="Nothing was written.")
+    assert capsys.readouterr().err == "Interrupted. Nothing was written.\n"
+
+
+@pytest.fixture
+def inputs(tmp_path, monkeypatch):
+    """A table and a model that a command reads, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text("x\n1\n")
+    Path("model").mkdir()
+    Path("model/config.json").write_text("{}")
+    Path("link.csv").symlink_to("x.csv")
+    Path("link").symlink_to("model")
+    Path("circle").symlink_to("circle")
+    Path("dangling").symlink_to("x.csv/b")
+    return Path("x.csv"), Path("model")
+
+
+@pytest.mark.parametrize("out", ["x.csv", "./model/../x.csv", "link.csv", "model/config.json", "link/new.csv", "model"])
+def test_an_output_that_would_replace_an_input_is_refused(inputs, out, capsys):
+    assert exit_code(lambda: check_out(Path(out), *inputs)) == 2
+    assert "`--out` must not replace what the command reads" in capsys.readouterr().err
+    assert exit_code(lambda: check_out(Path(out).absolute(), *(path.absolute() for path in inputs))) == 2
+
+
+@pytest.mark.parametrize("out", ["x.csv/new", "circle", "dangling", "/proc/nsac/new", "n" * 300, "/dev/null"])
+@pytest.mark.parametrize("folder", [False, True])
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(inputs, out, folder, capsys):
+    assert exit_code(lambda: check_out(Path(out), folder=folder)) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("Error: `--out` must be a place that can be written. " + out) and error.count("\n") == 1
+
+
+def test_a_folder_where_a_file_is_written_is_refused(inputs, capsys):
+    assert exit_code(lambda: check_out(Path("model"))) == 2
+    assert capsys.readouterr().err == "Error: `--out` must be a file. model is a folder. Name a file in it.\n"
+
+
+@pytest.mark.parametrize("out", ["new.csv", "a/b/new.csv", "y.csv", None])
+def test_an_output_that_can_be_written_leaves_no_trace(inputs, out):
+    Path("y.csv").write_text("y")
+    before = sorted(Path().rglob("*"))
+    check_out(None if out is None else Path(out), *inputs)
+    assert sorted(Path().rglob("*")) == before and Path("y.csv").read_text() == "y"
 
 
 def test_an_interrupted_command_names_the_records_it_keeps(capsys, tmp_path):

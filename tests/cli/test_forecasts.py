@@ -1,10 +1,13 @@
+import io
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from nsac.cli import forecasts
 from nsac.cli.tables import TableError
+from support.cli import call
 from support.series import daily_cycle, ridge
 
 FILE = Path("series.csv")
@@ -17,7 +20,7 @@ def fitted():
 
 @pytest.fixture(scope="module")
 def evaluation(fitted):
-    return forecasts.evaluate(fitted, daily_cycle(300, seed=1), FILE)[0]
+    return forecasts.evaluate(fitted, daily_cycle(300, seed=1))[0]
 
 
 def test_a_forecaster_is_fitted_to_all_rows():
@@ -32,23 +35,104 @@ def test_a_forecast_has_one_target():
 
 
 def test_the_coverage_names_the_interval(fitted):
-    assert "upper_80" in forecasts.predict(fitted, daily_cycle(), FILE, 0.8)
+    assert "upper_80" in forecasts.predict(fitted, daily_cycle(), 0.8)
 
 
 def test_a_file_must_have_the_columns_of_the_model(fitted):
     with pytest.raises(TableError, match="no column 'a'"):
-        forecasts.predict(fitted, daily_cycle().drop(columns="a"), FILE, 0.9)
+        forecasts.with_times(fitted, daily_cycle().drop(columns="a"), FILE, None, None)
 
 
 def test_all_lead_times_are_evaluated(evaluation):
     assert sorted(set(evaluation.step.tolist())) == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_baseline_has_the_standard_deviation_of_its_errors(evaluation):
+def test_a_baseline_has_the_standard_deviation_of_its_errors(evaluation):
     first = evaluation.step == 1
-    errors = (evaluation.y - evaluation.baseline.mean)[first]
-    np.testing.assert_allclose(evaluation.baseline.std[first], errors.square().mean().sqrt())
+    for baseline in evaluation.baselines.values():
+        errors = (evaluation.y - baseline.mean)[first]
+        np.testing.assert_allclose(baseline.std[first], errors.square().mean().sqrt())
+
+
+def test_the_baselines_are_persistence_and_the_cycles_in_use(evaluation):
+    assert list(evaluation.baselines) == ["the last value", "the last day"]
 
 
 def test_one_lead_time_is_shown_along_time(evaluation):
     assert set(evaluation.step[evaluation.shown].tolist()) == {3}
+
+
+FIT = ("--target", "y", "--time", "t", "--horizon", 6, "--lookback", 12, "--method", "ridge", "--force")
+
+
+def write(path, dates, text, **options):
+    frame = daily_cycle(len(dates)).assign(t=pd.Series(dates).dt.strftime(text))
+    frame.to_csv(path, index=False, **options)
+    return path
+
+
+def fit_and_predict(path, *options):
+    call("fit", path, *FIT, "--out", path.parent / "model", *options)
+    return pd.read_csv(io.StringIO(call("predict", path.parent / "model", path).stdout))
+
+
+MONTHS = pd.date_range("1990-01-01", periods=100, freq="MS")
+DAYS = pd.date_range("1990-01-01", periods=100)
+
+
+def test_day_and_month_are_an_option_that_the_model_remembers(tmp_path):
+    path = write(tmp_path / "s.csv", MONTHS, "%d/%m/%Y")
+    assert "`--dayfirst` or `--no-dayfirst`" in call("fit", path, *FIT, "--out", tmp_path / "m", code=2).stderr
+    assert fit_and_predict(path, "--dayfirst")["t"].iloc[:2].tolist() == ["1998-05-01", "1998-06-01"]
+
+
+def test_options_of_predict_replace_what_the_model_remembers(tmp_path):
+    fit_and_predict(write(tmp_path / "s.csv", MONTHS, "%d/%m/%Y"), "--dayfirst")
+    other = write(tmp_path / "o.csv", MONTHS, "%m/%d/%Y")
+    for option in (("--no-dayfirst",), ("--time-format", "%m/%d/%Y")):
+        forecasts = call("predict", tmp_path / "model", other, *option).stdout
+        assert forecasts.splitlines()[1].startswith("1998-05-01")
+        call("evaluate", tmp_path / "model", other, *option)
+
+
+@pytest.mark.parametrize("text", ["%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y%m%d"])
+def test_dates_that_can_be_read_in_one_way_need_no_option(tmp_path, text):
+    assert fit_and_predict(write(tmp_path / "s.csv", DAYS, text))["t"].iloc[0] == "1990-04-11"
+
+
+def test_digits_of_a_format_may_begin_with_zero(tmp_path):
+    path = write(tmp_path / "s.csv", DAYS, "%d%m%Y")
+    assert fit_and_predict(path, "--time-format", "%d%m%Y")["t"].iloc[0] == "1990-04-11"
+
+
+def test_whole_numbers_that_are_dates_are_a_note(tmp_path):
+    path = write(tmp_path / "s.csv", DAYS, "%Y%m%d")
+    assert "Note: Time column 't' holds whole" in call("fit", path, *FIT, "--out", tmp_path / "m").stderr
+
+
+def test_a_file_of_another_encoding_is_read_with_an_option(tmp_path):
+    path = tmp_path / "s.csv"
+    daily_cycle(100).rename(columns={"a": "T (°C)"}).to_csv(path, index=False, encoding="latin-1")
+    assert "`--encoding latin-1`" in call("fit", path, *FIT, "--out", tmp_path / "m", code=2).stderr
+    call("fit", path, *FIT, "--out", tmp_path / "m", "--encoding", "latin-1")
+    assert "Got 'x' instead" in call("fit", path, *FIT, "--out", tmp_path / "m", "--encoding", "x", code=2).stderr
+
+
+def test_stacked_series_are_recognised(tmp_path):
+    frame = pd.concat([daily_cycle(100).assign(shop=name) for name in ("u", "v")])
+    frame.to_csv(tmp_path / "s.csv", index=False)
+    stderr = call("fit", tmp_path / "s.csv", *FIT, "--out", tmp_path / "m", code=2).stderr
+    assert "(`--series shop`)" in stderr and "drop_duplicates" not in stderr
+
+
+def test_several_coverages_give_several_intervals(tmp_path):
+    path = write(tmp_path / "s.csv", DAYS, "%Y-%m-%d")
+    call("fit", path, *FIT, "--out", tmp_path / "m")
+    head = call("predict", tmp_path / "m", path, "--coverage", 0.5, "--coverage", 0.9).stdout.splitlines()[0]
+    assert head.endswith("lower_50,upper_50,lower_90,upper_90")
+
+
+def test_options_on_times_are_for_forecasters(tmp_path):
+    daily_cycle(100).drop(columns="t").to_csv(tmp_path / "s.csv", index=False)
+    options = ("--target", "y", "--out", tmp_path / "m", "--time-format", "%Y")
+    assert "`--time-format` is for forecasters" in call("fit", tmp_path / "s.csv", *options, code=2).stderr

@@ -13,7 +13,7 @@ def evaluation(y):
     n = len(y)
     p = Prediction.gaussian(torch.zeros(n), torch.ones(n))
     baseline = Prediction.gaussian(torch.ones(n), torch.ones(n))
-    return evaluate_rows("y", p, (-torch.ones(n), torch.ones(n)), y, baseline, "one", step=torch.arange(n))
+    return evaluate_rows("y", p, (-torch.ones(n), torch.ones(n)), y, {"one": baseline}, step=torch.arange(n))
 
 
 def test_rows_without_an_observed_value_are_left_out():
@@ -27,7 +27,7 @@ def test_the_coverage_of_the_model_is_that_of_its_conformal_interval():
 
 def test_model_and_baseline_have_the_same_scores():
     scores = evaluation(torch.tensor([0.5, 2.0])).scores
-    assert list(scores["model"]) == list(scores["baseline"]) == list(SCORES)
+    assert list(scores["model"]) == list(scores["one"]) == list(SCORES)
 
 
 def test_a_target_that_was_never_observed_is_an_error():
@@ -60,6 +60,23 @@ def test_forecasts_have_the_times_they_are_for(forecasts):
 
 def test_persistence_is_the_last_known_value(forecasts):
     np.testing.assert_allclose(forecasts.persistence[:, 0], daily_cycle(300, seed=2)["y"].iloc[199:299])
+
+
+def test_the_seasonal_forecast_is_the_value_one_cycle_before(forecasts):
+    rows = np.arange(200, 300)[:, None] + np.arange(-24, -18)
+    np.testing.assert_allclose(forecasts.seasonal["day"], daily_cycle(300, seed=2)["y"].to_numpy()[rows])
+
+
+def test_a_season_shorter_than_the_horizon_is_repeated():
+    model = ridge(horizon=30).fit(daily_cycle(400))
+    forecasts = model.historical_forecasts(daily_cycle(400), max_origins=None)
+    np.testing.assert_allclose(forecasts.seasonal["day"][:, 24:], forecasts.seasonal["day"][:, :6])
+
+
+def test_a_cycle_that_is_longer_than_the_file_is_no_baseline():
+    model = ridge().fit(daily_cycle(400))
+    assert model.cycles_ == ["day", "week"]
+    assert list(model.historical_forecasts(daily_cycle(100)).seasonal) == ["day"]
 
 
 def test_a_historical_forecast_is_the_prediction_of_its_origin(fitted, forecasts):

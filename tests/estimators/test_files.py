@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 import nsac
 from nsac import NSACRegressor
 from nsac._io import add_header
-from nsac.estimators import ModelError, load
+from nsac.estimators import ModelError, files, load
 from nsac.estimators.files import (
     CONFIG,
     FORMAT,
@@ -25,6 +26,7 @@ from nsac.estimators.files import (
     write_model,
 )
 from support.table_problems import mixed, numbers, quick
+from support.training_problems import run_module
 
 SOURCE = Path(nsac.__file__).parent
 FUZZ = settings(
@@ -74,17 +76,53 @@ def test_a_model_replaces_a_model_and_nothing_else(tmp_path):
     assert (tmp_path / "m" / "notes.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("failing", ["replace", "fsync"])
-def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch, failing):
+def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     write_model(tmp_path / "m", {"class": "a"}, {})
 
     def fail(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr(os, failing, fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="no space"):
         write_model(tmp_path / "m", {"class": "b"}, {})
     assert read_model(tmp_path / "m")[0] == {"class": "a"} and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_model_whose_replacement_was_killed_is_loaded(saved, tmp_path):
+    shutil.copytree(saved, tmp_path / ".m.0123abcd.old")  # between two renames, where folders cannot be exchanged
+    (tmp_path / ".m.4567cdef.new").mkdir()
+    assert load(tmp_path / "m").method == load(saved).method
+
+
+def test_a_model_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
+    for name in "ab":
+        write_model(tmp_path / name, {"class": name}, {name: torch.zeros(3)})
+    opened = []
+
+    def replace_between(folder, name, max_bytes):
+        opened.append(name)
+        if len(opened) == 2:  # the config of the old model is open
+            write_model(tmp_path / "a", {"class": "b"}, {"b": torch.zeros(3)})
+        return open_file(folder, name, max_bytes)
+
+    open_file = files._open
+    monkeypatch.setattr(files, "_open", replace_between)
+    facts, tensors = read_model(tmp_path / "a")
+    assert (facts, list(tensors)) == ({"class": "b"}, ["b"]) and len(opened) == 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forked")
+@pytest.mark.parametrize(
+    ("kills", "mode"),
+    [
+        (10, "exchange"),
+        pytest.param(200, "exchange", marks=pytest.mark.slow),
+        pytest.param(200, "rename", marks=pytest.mark.slow),  # as on systems that cannot exchange folders
+    ],
+)
+def test_killed_writers_leave_a_whole_model_to_the_readers_beside_them(tmp_path, seed, kills, mode):
+    done = run_module("support.kill_and_load", tmp_path, kills, seed, mode)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_an_estimator_that_is_not_fitted_writes_nothing(tmp_path):

@@ -263,3 +263,119 @@ def test_forecasts_is_a_deprecated_name_of_historical_forecasts(fitted, frame):
     with pytest.warns(FutureWarning, match="historical_forecasts"):
         forecasts = fitted.forecasts(frame, most=3)
     assert torch.equal(forecasts.lower, fitted.historical_forecasts(frame, max_origins=3).lower)
+
+
+def test_a_table_has_an_interval_for_each_coverage(fitted, frame):
+    table = fitted.predict(frame, coverage=[0.5, 0.9])
+    assert list(table)[-4:] == ["lower_50", "upper_50", "lower_90", "upper_90"]
+    pd.testing.assert_series_equal(table["upper_50"], fitted.predict(frame, coverage=0.5)["upper_50"])
+
+
+@pytest.fixture(scope="module")
+def monthly():
+    frame = daily_cycle(150)
+    return frame.assign(t=pd.date_range("2010-01-01", periods=150, freq="MS"))
+
+
+@pytest.fixture(scope="module")
+def monthly_model(monthly):
+    return ridge().fit(monthly.head(120))
+
+
+def test_month_starts_are_forecast_at_the_next_month_starts(monthly, monthly_model):
+    assert monthly_model.predict(monthly.head(120))["t"].tolist() == monthly["t"].iloc[120:126].tolist()
+
+
+def test_a_late_row_does_not_delay_the_forecasts(monthly, monthly_model):
+    late = monthly.assign(t=monthly["t"].where(monthly.index != 149, pd.Timestamp("2022-06-03 17:00")))
+    assert monthly_model.predict(late)["t"].iloc[:2].tolist() == [
+        pd.Timestamp("2022-07-01"),
+        pd.Timestamp("2022-08-01"),
+    ]
+
+
+def test_business_days_are_forecast_without_weekends(frame):
+    dates = pd.Series(pd.date_range("2024-01-01", periods=266, freq="B"))
+    frame = frame.assign(t=dates.head(260))
+    assert ridge().fit(frame).predict(frame)["t"].tolist() == dates.tail(6).tolist()
+
+
+def test_a_loaded_model_has_the_same_calendar(monthly, monthly_model, tmp_path):
+    monthly_model.save(tmp_path / "model")
+    forecasts = monthly_model.predict(monthly)
+    pd.testing.assert_frame_equal(nsac.load(tmp_path / "model").predict(monthly), forecasts, check_exact=True)
+
+
+def test_times_between_months_can_be_forecast(monthly, monthly_model):
+    steps = monthly_model.predict(monthly)
+    first, second = steps["t"].iloc[:2]
+    middle = monthly_model.predict(monthly, at=[first + (second - first) / 2])["mean"].iloc[0]
+    assert middle == pytest.approx(steps["mean"].iloc[:2].mean())
+
+
+def test_historical_forecasts_of_months_have_the_times_of_the_rows(monthly, monthly_model):
+    forecasts = monthly_model.historical_forecasts(monthly, since=monthly["t"].iloc[100])
+    assert forecasts.times[0].tolist() == [time.value for time in monthly["t"].iloc[100:106]]
+    np.testing.assert_allclose(forecasts.y[0], monthly["y"].iloc[100:106])
+
+
+def test_months_can_be_streamed_and_backtested(monthly):
+    model = ridge().fit(monthly.head(120))
+    assert model.update_report(monthly)["forecasts"].tolist() == [30] * 6
+    assert set(ridge().backtest(monthly, folds=1)["method"]) == {"ridge", "persistence", "seasonal"}
+
+
+def test_predict_reads_dates_as_fit_did(monthly, tmp_path):
+    frame = monthly.assign(t=monthly["t"].dt.strftime("%d/%m/%Y"))
+    with pytest.raises(ValueError, match="ambiguous"):
+        ridge().fit(frame)
+    ridge(dayfirst=True).fit(frame).save(tmp_path / "model")
+    assert nsac.load(tmp_path / "model").predict(frame)["t"].iloc[0] == pd.Timestamp("2022-07-01")
+
+
+def test_a_format_is_remembered(monthly):
+    model = ridge(time_format="%d-%m-%Y").fit(monthly.assign(t=monthly["t"].dt.strftime("%d-%m-%Y")))
+    assert model.predict(monthly.tail(20).assign(t=monthly["t"].dt.strftime("%d-%m-%Y"))).equals(model.predict(monthly))
+
+
+def test_whole_numbers_that_are_dates_are_noted_once(frame):
+    numbers = frame.assign(t=pd.date_range("2020-01-01", periods=260).strftime("%Y%m%d").astype(int))
+    with pytest.warns(UserWarning, match="read as dates of the format %Y%m%d"):
+        model = ridge().fit(numbers)
+    assert model.predict(numbers)["t"].iloc[0] == pd.Timestamp("2020-09-17")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"dayfirst": "yes"}, "dayfirst"), ({"time_format": 3}, "time_format")]
+)
+def test_a_reading_of_another_type_is_refused(frame, options, message):
+    with pytest.raises(ValueError, match=f"`{message}` must be"):
+        ridge(**options).fit(frame)
+
+
+def test_rows_at_the_end_with_covariates_and_no_target_are_noted(fitted, frame):
+    frame.loc[255:, "y"] = np.nan
+    with pytest.warns(
+        UserWarning, match="The last 5 rows have values of covariates but no 'y'.* from 2024-01-11 20:00:00"
+    ):
+        fitted.predict(frame)
+
+
+def test_rows_at_the_end_without_any_value_are_no_future_covariates(fitted, frame):
+    frame.loc[255:, ["y", "a"]] = np.nan
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted.predict(frame)
+    assert not [warning for warning in caught if "covariates" in str(warning.message)]
+
+
+@pytest.mark.parametrize("factor", [1e160, 1e-300])
+def test_a_target_of_an_extreme_unit_is_refused(frame, factor):
+    with pytest.raises(ValueError, match="Column 'y' must .* Choose another unit"):
+        ridge().fit(frame.assign(y=frame["y"] * factor))
+
+
+@pytest.mark.parametrize("factor", [1e95, 1e-95])
+def test_a_target_of_a_large_or_small_unit_is_forecast(frame, factor):
+    frame = frame.assign(y=frame["y"] * factor)
+    assert (ridge().fit(frame).predict(frame)["mean"] / factor).between(5, 15).all()

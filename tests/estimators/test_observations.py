@@ -82,6 +82,46 @@ def test_times_must_differ_within_a_series(two_series):
         read_observations(two_series.assign(t=[1, 1, 2, 1, 3]), TWO_SERIES)
 
 
+@pytest.mark.parametrize("stacked", [True, False])
+def test_a_column_that_makes_repeated_times_differ_is_suggested_as_the_series(stacked):
+    frame = hourly(6, y=np.arange(6.0), a=np.arange(6) % 2)
+    frame = pd.concat([frame.assign(shop=name) for name in ("u", "v", "w")])
+    frame = frame if stacked else frame.sort_values("t", kind="stable")
+    with pytest.raises(
+        ValueError, match=r"rows are of several series: pass `series='shop'` \(`--series shop`\)"
+    ) as err:
+        read_observations(frame, PLAIN)
+    assert "drop_duplicates" not in str(err.value)
+
+
+def test_a_series_may_be_a_whole_number():
+    frame = pd.concat([hourly(6, y=np.arange(6.0), a=np.arange(6), shop=number) for number in (3, 5)])
+    with pytest.raises(ValueError, match="`series='shop'`"):
+        read_observations(frame, PLAIN)
+
+
+def test_different_rows_of_one_time_are_never_to_be_deleted():
+    frame = pd.concat([hourly(6, y=np.arange(6.0)), hourly(6, y=np.arange(6.0) + 1)])
+    with pytest.raises(ValueError, match=r"Average them with `frame.groupby\(\['t'\]") as err:
+        read_observations(frame, PLAIN)
+    assert "drop_duplicates" not in str(err.value)
+
+
+def test_copies_of_a_row_are_left_out_with_a_note():
+    frame = hourly(6, y=np.arange(6.0))
+    with pytest.warns(UserWarning, match="copies of others.*: 2 of 7. The first is row 3, with 2024-01-01 02:00"):
+        observations = read_observations(frame.iloc[[0, 1, 2, 2, 3, 3, 4]], PLAIN)
+    assert observations.values[:, 0].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("role", "name"), [("time", "mean"), ("series", "std"), ("series", "lower_90")])
+def test_a_column_of_the_forecasts_is_no_name_of_time_or_series(role, name):
+    frame = hourly(4, y=np.arange(4.0), s="a").rename(columns={"t" if role == "time" else "s": name})
+    names = {"time": "t", "series": "s"} | {role: name}
+    with pytest.raises(ValueError, match=f"`{role}` must not be a column of the forecasts .*Got '{name}'"):
+        find_columns(frame, names["time"], names["series"], "y", None)
+
+
 def test_every_row_names_its_series(two_series):
     with pytest.raises(ValueError, match="Column 'id' must name a series. Row 2 is empty"):
         read_observations(two_series.assign(id=["b", "a", None, "a", "b"]), TWO_SERIES)
@@ -99,6 +139,7 @@ def test_the_index_may_hold_the_times():
     [
         (np.nan, "Column 'y' must have a value in at least one row"),
         (3.0, "Target column 'y' must vary. It is 3 in every row"),
+        (np.arange(5) * 1e-300, "Column 'y' must vary by at least 1e-100. .* is 4e-300. Choose another unit"),
     ],
 )
 def test_a_target_without_variation_is_refused(y, message):

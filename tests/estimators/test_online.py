@@ -112,3 +112,12 @@ def test_plain_values_make_the_same_calibration(folder):
     copy = OnlineCalibration.from_dict(*online.to_dict(), horizon=6)
     assert copy.seen == online.seen and copy.stream.now == online.stream.now
     np.testing.assert_array_equal(copy.stream.margin(0.8), online.stream.margin(0.8))
+
+
+def test_old_rows_of_some_series_change_nothing():
+    frame = pd.concat([daily_cycle(290, seed=i).assign(s=f"s{i}") for i in range(3)])
+    model = ridge(series="s").fit(frame[frame["t"] < "2024-01-11"]).update(frame)
+    alpha = model.stream_.alpha.copy()
+    for old in (frame[frame["s"] == "s1"].head(50), frame[frame["s"] != "s0"].groupby("s").head(1), frame):
+        model.update(old)
+    assert np.array_equal(model.stream_.alpha, alpha)

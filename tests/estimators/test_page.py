@@ -14,8 +14,9 @@ def evaluation(name="y", draws=5, dated=False, steps=1):
     y = p.mean + torch.randn(n, generator=g)
     place = np.datetime64("2024-01-01", "ns") + np.arange(n) * np.timedelta64(1, "h") if dated else None
     baseline = Prediction.gaussian(torch.zeros(n), torch.full((n,), 2.0))
+    far = Prediction.gaussian(torch.full((n,), 9.0), torch.ones(n))
     return evaluate_rows(
-        name, p, (p.mean - 2, p.mean + 2), y, baseline, "the <mean>", place,
+        name, p, (p.mean - 2, p.mean + 2), y, {"the <mean>": baseline, "far": far}, place,
         lead if dated else None, lead == 1 if dated else None,
     )  # fmt: skip
 
@@ -38,7 +39,7 @@ def test_several_targets_have_headings():
     assert "<h2>a</h2>" in text and "<h2>b</h2>" in text
 
 
-def test_the_summary_compares_with_the_baseline_and_counts_covered_values():
+def test_the_summary_compares_with_the_best_baseline_and_counts_covered_values():
     e = evaluation()
     covered = int(((e.lower <= e.y) & (e.y <= e.upper)).sum())
     assert f"covered {covered} of 60 values" in summary(e) and "than that of the <mean>" in summary(e)

@@ -107,7 +107,7 @@ def test_arrays_of_another_shape_are_refused(regular):
 def test_a_given_step_is_used():
     frame = daily_cycle(520).iloc[::2]
     columns = find_columns(frame, "t", None, "y", None)
-    assert prepare(frame, columns, "1h", SHAPE).preprocessor.step == pd.Timedelta("1h").value
+    assert prepare(frame, columns, "1h", SHAPE).preprocessor.axis.step == pd.Timedelta("1h").value
 
 
 SHORT = WindowShape(lookback=4, horizon=2)

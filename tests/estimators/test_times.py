@@ -1,25 +1,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
-from nsac.estimators.times import (
-    calendar_features,
-    describe_times,
-    detect_cycles,
-    format_step,
-    interpolate_steps,
-    lead_times,
-    parse_step,
-    read_times,
-    restore_times,
-    typical_step,
-)
-from support.series import HOUR, STEP, hourly
-
-
-def step_of(frame):
-    return typical_step(read_times(frame["t"], "t")[0], np.zeros(len(frame)))
+from nsac.estimators.times import TimeReading, describe_times, parse_times, read_times, resolve_reading, restore_times
+from support.series import HOUR, hourly
 
 
 def test_times_are_restored_with_their_zone():
@@ -48,113 +32,116 @@ def test_texts_are_read_as_dates():
     assert times.tolist() == [HOUR, 24 * HOUR] and describe_times(dtype) == "dates without a zone"
 
 
-def test_a_few_late_rows_do_not_change_the_step():
-    frame = hourly(40)
-    frame.loc[[7, 20], "t"] += pd.Timedelta("7min")
-    assert step_of(frame) == HOUR
-
-
-def test_missing_rows_do_not_change_the_step():
-    assert step_of(hourly(20).drop(index=[3, 4, 9, 15])) == HOUR
-
-
-def test_the_step_of_months_is_their_mean_length():
-    months = pd.DataFrame({"t": pd.date_range("2021-01-01", periods=37, freq="MS")})
-    assert step_of(months) == pytest.approx(365 * 24 * HOUR / 12, rel=1e-6)
-
-
-def test_the_step_of_numbers_is_a_number():
-    assert step_of(pd.DataFrame({"t": [0.0, 0.5, 1.0, 1.5]})) == 0.5
-
-
-def test_one_row_has_no_step():
-    with pytest.raises(ValueError, match="`step` must be given if no series has two rows"):
-        step_of(hourly(1))
-
-
-def test_a_step_of_dates_is_read_as_nanoseconds():
-    assert parse_step("15min", np.array([0, HOUR]), np.zeros(2)) == HOUR / 4
+def parsed(values, **reading):
+    return parse_times(pd.Series(values), "t", TimeReading(**reading))
 
 
 @pytest.mark.parametrize(
-    ("step", "dated", "message"),
+    ("texts", "first"),
     [
-        ("soon", True, "must be a text such as '15min'"),
-        (900.0, True, "must be a text such as '15min'"),
-        ("-1h", True, "must be a text such as '15min'"),
-        ("15min", False, "must be a finite number above 0"),
-        (0, False, "must be a finite number above 0"),
-        (True, False, "must be a finite number above 0"),
+        (["31/12/1990", "01/01/1991"], "1990-12-31"),
+        (["01/02/1990", "28/02/1990"], "1990-02-01"),
+        (["01/02/1990", "01/28/1990"], "1990-01-02"),
+        (["31.12.1990", "01.01.1991"], "1990-12-31"),
+        (["01.02.1990 10:00:00", "13.02.1990 10:00:00"], "1990-02-01 10:00"),
+        (["01.02.1990 10:00", "13.02.1990"], "1990-02-01 10:00"),
+        (["13-02-90", "14-02-90"], "1990-02-13"),
+        (["2020-02-01", "2020-02-01 10:00"], "2020-02-01"),
     ],
 )
-def test_a_step_that_does_not_fit_the_times_is_refused(step, dated, message):
+def test_dates_that_can_be_read_in_one_way_are_read_so(texts, first):
+    assert parsed(texts)[0] == pd.Timestamp(first)
+
+
+def test_an_ambiguous_date_is_an_error_that_shows_both_readings_and_both_flags():
+    with pytest.raises(ValueError, match="'01/02/1990' in row 1 is 1 February 1990 or 2 January 1990") as err:
+        parsed(["01/01/1990", "01/02/1990"])
+    assert "`--dayfirst` or `--no-dayfirst`" in str(err.value)
+
+
+def test_dates_in_both_orders_are_refused():
+    with pytest.raises(ValueError, match="Row 1 has '31/12/1990', with the day first, and row 0 '12/30/1990'"):
+        parsed(["12/30/1990", "31/12/1990"])
+
+
+@pytest.mark.parametrize(("dayfirst", "month"), [(True, 2), (False, 1)])
+def test_dayfirst_decides(dayfirst, month):
+    assert parsed(["01/02/1990", "05/02/1990"], dayfirst=dayfirst)[0].month == month
+
+
+@pytest.mark.parametrize(
+    ("text", "dayfirst", "fix"), [("12/31/1990", True, "--no-dayfirst"), ("31/12/1990", False, "--dayfirst")]
+)
+def test_a_date_that_contradicts_dayfirst_is_refused(text, dayfirst, fix):
+    with pytest.raises(ValueError, match=f"Row 0 has '{text}', which is no such date. .*`{fix}`"):
+        parsed([text], dayfirst=dayfirst)
+
+
+def test_dayfirst_does_not_change_iso_dates():
+    assert parsed(["2020-01-02", "2020-01-03"], dayfirst=True)[0] == pd.Timestamp("2020-01-02")
+
+
+def test_a_format_is_obeyed():
+    assert parsed(["90|02|01"], format="%y|%d|%m")[0] == pd.Timestamp("1990-01-02")
+
+
+@pytest.mark.parametrize(
+    ("texts", "layout", "message"),
+    [
+        (["1990-01-01", "1990"], "%Y-%m-%d", "must have the format '%Y-%m-%d'. Row 1 has '1990'"),
+        (["1990-01-01"], "%Q", "`time_format` must be a format such as '%d.%m.%Y'. Got '%Q'"),
+    ],
+)
+def test_a_date_of_another_format_is_refused(texts, layout, message):
     with pytest.raises(ValueError, match=message):
-        parse_step(step, np.array([0, 1], dtype=np.int64 if dated else np.float64), np.zeros(2))
-
-
-@pytest.mark.parametrize(("step", "text"), [(HOUR, "0 days 01:00:00"), (0.25, "0.25")])
-def test_a_step_is_readable_in_messages(step, text):
-    assert format_step(step) == text
+        parsed(texts, format=layout)
 
 
 @pytest.mark.parametrize(
-    ("periods", "freq", "cycles"),
+    ("numbers", "first"),
     [
-        (72, "h", ["day"]),  # three days, no two weeks
-        (15 * 24, "h", ["day", "week"]),
-        (800, "D", ["week", "year"]),  # one step a day shows no time of day
+        ([20200630, 20200701], "2020-06-30"),
+        ([202006, 202007], "2020-06-01"),
+        ([2020063023, 2020070100], "2020-06-30 23:00"),
     ],
 )
-def test_a_cycle_is_used_if_the_series_spans_it_twice_in_four_steps_or_more(periods, freq, cycles):
-    dates = pd.date_range("2020-01-01", periods=periods, freq=freq).to_numpy().astype("datetime64[ns]")
-    times = dates.astype(np.int64)
-    assert detect_cycles(times, int(times[1] - times[0])) == cycles
+def test_whole_numbers_that_look_like_dates_are_dates_with_a_note(numbers, first):
+    with pytest.warns(UserWarning, match="Time column 't' holds whole numbers such as .*, which are read as dates"):
+        assert parsed(numbers)[0] == pd.Timestamp(first)
 
 
-def test_numbers_have_no_cycles():
-    assert detect_cycles(np.arange(1e6), 1.0) == []
+@pytest.mark.parametrize("numbers", [[20200630, 20200631], [1, 2], [1990, 1991], [1577836800, 1577840400], [202006.5]])
+def test_other_numbers_are_numbers(numbers):
+    assert parsed(numbers).tolist() == numbers
 
 
-def test_the_time_of_day_is_the_local_one():
-    zone = pd.DatetimeTZDtype("ns", "Asia/Tokyo")
-    noon = pd.Timestamp("2024-05-01 12:00", tz="Asia/Tokyo").value
-    np.testing.assert_allclose(calendar_features(np.array([noon]), zone, ["day"]), [[0, -1]], atol=1e-12)
+def test_whole_numbers_are_numbers_to_a_model_of_numbers():
+    assert parsed([20200630, 20200701], numbers=True).tolist() == [20200630, 20200701]
 
 
-def test_without_cycles_there_are_no_features():
-    assert calendar_features(np.arange(3), np.dtype("datetime64[ns]"), []).shape == (3, 0)
+def test_several_offsets_are_converted_to_utc_with_a_note():
+    with pytest.warns(UserWarning, match="Time column 't' has several UTC offsets. Its times are converted to UTC"):
+        times = parsed(["2020-03-29T01:00+01:00", "2020-03-29T03:00+02:00"])
+    assert times.tolist() == [pd.Timestamp("2020-03-29 00:00", tz="UTC"), pd.Timestamp("2020-03-29 01:00", tz="UTC")]
 
 
-DATES = np.dtype("datetime64[ns]")
-LAST = pd.Timestamp("2024-01-02")
+@pytest.mark.parametrize(("offsets", "zone"), [(("+0100", "+0100"), "UTC+01:00"), (("+0100", "+0200"), "UTC")])
+@pytest.mark.filterwarnings("ignore:.*several UTC offsets")
+def test_a_format_may_have_offsets(offsets, zone):
+    times = parsed([f"29.03.2020 0{i}:00 {offset}" for i, offset in enumerate(offsets)], format="%d.%m.%Y %H:%M %z")
+    assert str(times.dt.tz) == zone
 
 
-def leads(at):
-    return lead_times(at, np.array([LAST.value]), HOUR, 6, DATES)
+def test_periods_are_their_first_days():
+    assert parsed(pd.period_range("2020-01", periods=2, freq="M"))[1] == pd.Timestamp("2020-02-01")
 
 
-def test_lead_times_are_in_steps():
-    times, lead = leads([LAST + 2 * STEP, LAST + 2.5 * STEP])
-    assert lead.tolist() == [[2, 2.5]] and times[0, 0] == (LAST + 2 * STEP).value
+def test_an_offset_is_in_every_row_or_in_none():
+    with pytest.raises(ValueError, match="Row 1 has '2020-03-29 03:00', without one"):
+        parsed(["2020-03-29 01:00+01:00", "2020-03-29 03:00"])
 
 
-def test_a_single_time_is_enough():
-    assert leads(LAST + STEP)[1].tolist() == [[1]]
-
-
-@pytest.mark.parametrize("steps", [0, -1, 6.5])
-def test_a_time_outside_the_horizon_is_refused(steps):
-    with pytest.raises(
-        ValueError, match="`at` must be after 2024-01-02 00:00:00, .* no later than 2024-01-02 06:00:00"
-    ):
-        leads(LAST + steps * STEP)
-
-
-def test_times_of_another_kind_are_refused():
-    with pytest.raises(ValueError, match="`at` must be dates without a zone, as the time column. Got numbers"):
-        leads(3.0)
-
-
-def test_between_steps_values_are_interpolated():
-    steps, start = torch.tensor([[10.0, 20.0]]), torch.tensor([0.0])
-    assert interpolate_steps(steps, start, np.array([[0.5, 1.0, 1.5, 2.0]])).tolist() == [[5, 10, 15, 20]]
+def test_what_a_column_decides_is_remembered():
+    reading = resolve_reading(pd.Series(["31/12/1990", "01/01/1991"]), "t", TimeReading())
+    assert reading == TimeReading(dayfirst=True)
+    assert parse_times(pd.Series(["01/02/1990"]), "t", reading)[0] == pd.Timestamp("1990-02-01")

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from nsac.estimators.observations import SeriesColumns, read_observations
-from nsac.estimators.times import typical_step
+from nsac.estimators.steps import typical_step
 from nsac.estimators.windows import WindowShape, count_between, subsample, to_grid
 
 SHAPE = WindowShape(lookback=4, horizon=2)

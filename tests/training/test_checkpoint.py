@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import os
 import random
@@ -179,6 +180,21 @@ def test_tensors_of_every_shape_and_type_survive(tmp_path):
     }
     read = read_checkpoint(write_checkpoint(tmp_path, Snapshot({"step": 3, "x": [None, 0.1]}, tensors)))
     assert same(read.tensors, tensors) and read.facts == {"step": 3, "x": [None, 0.1]}
+
+
+def test_a_folder_that_another_run_is_using_is_refused(tmp_path):
+    def start_another(progress):
+        with pytest.raises(CheckpointError, match=f"no other run is using. {tmp_path} is in use. Wait for that run"):
+            run(tmp_path)
+
+    run(tmp_path, report=start_another)
+
+
+@pytest.mark.parametrize("step", [None, 12])
+def test_a_run_that_ended_leaves_no_lock(tmp_path, step):
+    with contextlib.suppress(Stopped):
+        run(tmp_path, report=stop_at(step))
+    assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])

@@ -90,6 +90,8 @@ def run(
             return
         if track not in (None, "mlflow"):
             stop(f"`--track` must be mlflow. Got {track!r} instead.")
+        if todo:
+            common.check_records(out)
         failed = _execute(configs, store, place, track is not None, as_json)
         done = sum(config.name in store for config in configs)
     common.print_outcome("runs", len(configs), done, failed, out, as_json)

@@ -1,6 +1,7 @@
 """Options, messages, error handling and records that the commands share."""
 
 import json
+import os
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +14,8 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Column, Table
 from rich.text import Text
+
+from nsac._io import check_writable, resolve
 
 if TYPE_CHECKING:
     from nsac.lab.grid.sheet import Sheet
@@ -73,11 +76,12 @@ def status(text: str) -> Status:
 
 
 @contextmanager
-def one_line_errors(verbose: bool | None = None, kept: Path | None = None) -> Iterator[None]:
+def one_line_errors(verbose: bool | None = None, kept: Path | None = None, lost: str = "") -> Iterator[None]:
     """Print errors as one line on stderr and exit with code 2; print warnings as notes.
 
-    `verbose` prints the traceback as well; None: the command has no such option, so an unexpected error is raised. From
-    the records in the folder `kept` the command resumes after Ctrl-C, whose exit code is 130.
+    `verbose` prints the traceback as well; None: the command has no such option, so an unexpected error is raised. The
+    exit code after Ctrl-C is 130. From the records in the folder `kept` the command then resumes; without one, `lost`
+    tells what was not written.
     """
     try:
         with warnings.catch_warnings():
@@ -87,8 +91,10 @@ def one_line_errors(verbose: bool | None = None, kept: Path | None = None) -> It
     except (typer.Exit, typer.Abort, BrokenPipeError):  # not errors: typer handles them
         raise
     except KeyboardInterrupt:
-        resume = "" if kept is None else f" The records in {kept} are kept; the same command resumes."
-        typer.echo(f"Interrupted.{resume}", err=True)
+        what_now = lost and f" {lost}"
+        if kept is not None:
+            what_now = f" The records in {kept} are kept; the same command resumes."
+        typer.echo(f"Interrupted.{what_now}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except Exception as err:
         expected = isinstance(err, EXPECTED_ERRORS) or type(err).__module__.partition(".")[0] == "nsac"
@@ -142,6 +148,35 @@ def check_choice(name: str, value: str, known: Iterable[str]) -> None:
     """Exit with one line if the value of an option is not one of those known."""
     if value not in known:
         stop(f"`{name}` must be one of {', '.join(known)}. Got {value!r} instead.")
+
+
+def check_out(path: Path | None, *inputs: Path, option: str = "--out", folder: bool = False) -> None:
+    """Exit with one line, before any work, if the output cannot be written or would replace an input.
+
+    `folder`: the output is a folder, which may exist.
+    """
+    if path is None:
+        return
+    try:
+        for read in inputs:
+            if read.exists() and any(each.exists() and os.path.samefile(each, read) for each in _with_parents(path)):
+                stop(f"`{option}` must not replace what the command reads, {read}. Got {path} instead. Name another.")
+        if not folder and path.is_dir():
+            stop(f"`{option}` must be a file. {path} is a folder. Name a file in it.")
+        check_writable(path)
+    except OSError as err:
+        place = "" if err.filename in (None, str(path)) else f" ({err.filename})"
+        stop(f"`{option}` must be a place that can be written. {path}{place}: {err.strerror or err}. Name another.")
+
+
+def check_records(folder: Path) -> None:
+    """Exit with one line, before any work, if no record can be written to the folder."""
+    check_out(folder / "record")
+
+
+def _with_parents(path: Path) -> list[Path]:
+    resolved = resolve(path)
+    return [resolved, *resolved.parents]
 
 
 def show(as_json: bool, facts: object, *lines: object) -> None:

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nsac.cli.common import DRIVING_FOLDER, GRID_FOLDER, AsJson, errors, one_line_errors, sheet_table, show, stop
+from nsac.cli.common import (
+    DRIVING_FOLDER,
+    GRID_FOLDER,
+    AsJson,
+    check_out,
+    check_records,
+    errors,
+    one_line_errors,
+    sheet_table,
+    show,
+    stop,
+)
 
 if TYPE_CHECKING:
     from nsac.lab.driving.lap import Lap
@@ -41,6 +52,7 @@ def record(
     from nsac.lab.driving.expert import record as make
 
     folder = out or recordings_folder()
+    check_records(folder)
     with one_line_errors(), errors.status("recording") as status:
         made = make(folder, RecordConfig(frames), lambda done: status.update(f"recording: {done} of {frames} frames"))
     about = {"folder": str(folder), "frames": len(made), "laps": len(made.laps.unique()), "digest": made.digest}
@@ -63,6 +75,7 @@ def train(
 
     if task.partition("-")[0] not in SHOWN:
         stop(f"`task` must be one of {', '.join(SHOWN)}. Got {task!r} instead.")
+    check_out(out, folder=True)
     with one_line_errors(), ProgressBar(errors) as report:
         _, made = train_policy(task, method, seed, out, results, report)
     about = {"folder": str(out), "record": made.name, "metrics": made.metrics, "seconds": made.seconds}
@@ -91,6 +104,8 @@ def lap(
     from nsac.lab.driving.world import PLAIN, World, random_colours
 
     with one_line_errors():
+        check_out(out)
+        check_out(film, option="--film")
         driver = None if policy == "expert" else load_policy(policy, "carracing")
         watch = None if film is None else Film(threshold)
         scheme = PLAIN if colours is None else random_colours(colours)
@@ -129,6 +144,7 @@ def test(
 
     with one_line_errors():
         loaded, store = load_policy(policy), DriveStore(out)
+        check_records(out)
         if loaded.task == "udacity":
             made = compare_tracks(loaded)
         else:
@@ -155,6 +171,7 @@ def saliency(
     from nsac.lab.driving.world import World
 
     with one_line_errors():
+        check_out(out)
         moments = [int(number) for number in at.split(",")]
         loaded = [load_policy(policy, "carracing") for policy in policies]
         saliency_figure(loaded, World(), track, moments).savefig(out)
@@ -176,6 +193,7 @@ def figure(
     from nsac.lab.driving.world import World
 
     with one_line_errors():
+        check_out(out)
         loaded = [load_policy(policy, "carracing") for policy in policies]
         closed_loop_figure(loaded, World(), track, DriveStore(results).of("trials")).savefig(out)
     show(as_json, {"picture": str(out)}, f"Picture: {out}")

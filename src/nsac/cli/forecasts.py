@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsac.cli.tables import TableError, find_columns
+from nsac.cli.reading import TableError
+from nsac.cli.tables import find_columns
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -25,21 +26,35 @@ def fit(frame: "DataFrame", targets: list[str], settings: dict[str, Any]) -> tup
     return NSACForecaster(target=targets[0], **settings).fit(frame), len(frame)
 
 
-def predict(estimator: "NSACForecaster", frame: "DataFrame", path: Path, coverages: Sequence[float]) -> "DataFrame":
-    """Forecasts of the steps after the last row of each series, with an interval per coverage."""
-    import pandas as pd
-
-    _check_columns(estimator, frame, path)
-    tables = [estimator.predict(frame, coverage=coverage) for coverage in coverages]
-    pairs = [[f"lower_{100 * coverage:g}", f"upper_{100 * coverage:g}"] for coverage in coverages]
-    ends = [table[pair] for table, pair in zip(tables, pairs, strict=True)]
-    return pd.concat([tables[0], *ends[1:]], axis=1)
+def text_columns(estimator: "NSACForecaster", time_format: str | None) -> list[str]:
+    """The time column, if its times have a format: 01021990 is not a number."""
+    return [estimator.columns_.time] if time_format or estimator.columns_.reading.format else []
 
 
-def evaluate(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> list["Evaluation"]:
-    """Forecasts from many origins in the file at all lead times, beside the persistence baseline.
+def with_times(
+    estimator: "NSACForecaster", frame: "DataFrame", path: Path, time_format: str | None, dayfirst: bool | None
+) -> "DataFrame":
+    """The frame, with times as dates if an option says how they are read; it has all columns of the estimator."""
+    columns = estimator.columns_
+    series = [] if columns.series is None else [columns.series]
+    find_columns(frame, [columns.time, *series, *columns.inputs], path)
+    if time_format is None and dayfirst is None:
+        return frame
+    from nsac.estimators.times import TimeReading, parse_times
 
-    The standard deviation of the baseline at each lead time is that of its errors in the same file.
+    times = parse_times(frame.loc[:, columns.time], columns.time, TimeReading(time_format, dayfirst))
+    return frame.assign(**{columns.time: times})
+
+
+def predict(estimator: "NSACForecaster", frame: "DataFrame", coverage: float | Sequence[float]) -> "DataFrame":
+    """Forecasts of the steps after the last row of each series."""
+    return estimator.predict(frame, coverage=coverage)
+
+
+def evaluate(estimator: "NSACForecaster", frame: "DataFrame") -> list["Evaluation"]:
+    """Forecasts from many origins in the file at all lead times, beside persistence and seasonal naive forecasts.
+
+    The standard deviation of a baseline at each lead time is that of its errors in the same file.
     """
     import numpy as np
     import torch
@@ -47,10 +62,11 @@ def evaluate(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> lis
     from nsac.estimators.evaluation import evaluate_rows
     from nsac.uncertainty import Prediction
 
-    _check_columns(estimator, frame, path)
     forecasts = estimator.historical_forecasts(frame, max_origins=MAX_ORIGINS)
-    errors = forecasts.y - forecasts.persistence
-    std = errors.square().nanmean(0).sqrt().clamp(min=1e-12).expand_as(forecasts.persistence)
+    baselines, seasonal = {}, {f"the last {cycle}": mean for cycle, mean in forecasts.seasonal.items()}
+    for name, mean in {"the last value": forecasts.persistence, **seasonal}.items():
+        std = (forecasts.y - mean).square().nanmean(0).sqrt().clamp(min=1e-12).expand_as(mean)
+        baselines[name] = Prediction.gaussian(mean.flatten(), std.flatten())
     step = torch.arange(1, estimator.horizon + 1).expand(forecasts.y.shape)
     names, counts = np.unique(forecasts.series.astype(str), return_counts=True)
     longest = torch.as_tensor(forecasts.series.astype(str) == names[counts.argmax()])[:, None]
@@ -58,16 +74,9 @@ def evaluate(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> lis
     dated = forecasts.times.dtype.kind != "f"
     times = forecasts.times.astype("datetime64[ns]") if dated else forecasts.times
     p = Prediction(forecasts.prediction.mean_draws.flatten(1), forecasts.prediction.log_std_draws.flatten(1))
-    baseline = Prediction.gaussian(forecasts.persistence.flatten(), std.flatten())
     bounds = (forecasts.lower.flatten(), forecasts.upper.flatten())
     evaluation = evaluate_rows(
-        estimator.target, p, bounds, forecasts.y.flatten(), baseline, "the last value", times.ravel(),
+        estimator.target, p, bounds, forecasts.y.flatten(), baselines, times.ravel(),
         step=step.flatten(), shown=shown.flatten(),
     )  # fmt: skip
     return [evaluation]
-
-
-def _check_columns(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> None:
-    columns = estimator.columns_
-    series = [] if columns.series is None else [columns.series]
-    find_columns(frame, [columns.time, *series, *columns.inputs], path)

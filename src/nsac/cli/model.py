@@ -1,17 +1,20 @@
 """`nsac fit`, `predict`, `evaluate`, `export`: from a file to a model, and from a model to files."""
 
 import gzip
+import os
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Column
 
 from nsac._io import write_atomic
 from nsac.cli import forecasts, tables
-from nsac.cli.common import AsJson, check_choice, errors, make_table, one_line_errors, show, status
-from nsac.cli.tables import TableError, find_columns
+from nsac.cli.common import AsJson, check_choice, check_out, errors, make_table, one_line_errors, show, status
+from nsac.cli.reading import TableError, read_table
+from nsac.cli.tables import find_columns
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -22,11 +25,18 @@ Coverage = Annotated[float, typer.Option(help="Nominal coverage of the predictio
 Coverages = Annotated[
     list[float], typer.Option("--coverage", help="Nominal coverage of the prediction interval; repeat for several.")
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
+Encoding = Annotated[
+    str | None, typer.Option(help="Encoding of a CSV file, for instance latin-1; UTF-8 by default.", show_default=False)
+]
+TimeFormat = Annotated[
+    str | None, typer.Option(help="Format of the times, for instance '%d.%m.%Y %H:%M'.", show_default=False)
+]
 DayFirst = Annotated[
     bool | None,
     typer.Option("--dayfirst/--no-dayfirst", help="Whether 01/02/1990 is in February.", show_default=False),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
+NOTHING_WRITTEN = "Nothing was written."  # printed after Ctrl-C
 Targets = Annotated[list[str] | None, typer.Option("--target", help="Column to predict; repeat for several.")]
 
 
@@ -40,10 +50,12 @@ def fit(
     horizon: Annotated[int | None, typer.Option(min=1, help="Forecaster: steps to predict.")] = None,
     lookback: Annotated[int | None, typer.Option(min=1, help="Forecaster: past steps that are input.")] = None,
     series: Annotated[str | None, typer.Option(help="Forecaster: column that identifies the series.")] = None,
+    time_format: TimeFormat = None,
+    dayfirst: DayFirst = None,
+    encoding: Encoding = None,
     category: Annotated[
         list[str] | None, typer.Option(help="Categorical column, whatever it holds; repeat for several.")
     ] = None,
-    dayfirst: DayFirst = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for several.")] = None,
     method: Annotated[str, typer.Option(help="Uncertainty method: nsac, de, gmle, mcd, ...")] = "nsac",
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed; equal seeds give equal models.")] = 0,
@@ -53,7 +65,7 @@ def fit(
     verbose: Verbose = False,
 ) -> None:
     """Fit a model that predicts columns of a table or forecasts a series, and write it to a folder."""
-    with one_line_errors(verbose):
+    with one_line_errors(verbose, lost=f"Nothing was written to {out}. The same command starts again."):
         if not target:
             raise TableError("There is no target. Pass `--target COLUMN`.")
         if out is None:
@@ -61,11 +73,15 @@ def fit(
         if (time_column is None) != (horizon is None):
             given, other = ("--time", "--horizon") if horizon is None else ("--horizon", "--time")
             raise TableError(f"`{given}` needs `{other}`: a forecaster needs both. For a table leave out both.")
-        if time_column is None and (lookback or series):
-            raise TableError("`--lookback` and `--series` are for forecasters. Pass `--time` and `--horizon` too.")
+        if time_column is None:
+            options = {"--lookback": lookback, "--series": series, "--time-format": time_format}
+            for option in (name for name, value in options.items() if value is not None):
+                raise TableError(f"`{option}` is for forecasters. Pass `--time` and `--horizon` too.")
         _check_free(out, force)
+        check_out(out, data, folder=True)
         started, target = time.perf_counter(), list(dict.fromkeys(target))
-        frame = _read(data, category or ())
+        text = [*(category or ()), *([time_column] if time_column and time_format else [])]
+        frame = _read(data, text, encoding)
         find_columns(frame, [*target, *(category or ()), *(drop or ())], data)
         for option, names in (("--category", category), ("--drop", drop)):
             for name in set(names or ()) & set(target):
@@ -79,10 +95,9 @@ def fit(
             settings |= {"categorical": chosen or None, "dayfirst": dayfirst}
             estimator, rows = tables.fit(frame, data, target, settings)
         else:
-            if dayfirst is not None:
-                raise TableError("`--dayfirst` is for columns of a table. Write the times as 2024-12-31.")
             find_columns(frame, [time_column] if series is None else [time_column, series], data)
             settings |= {"time": time_column, "horizon": horizon, "series": series}
+            settings |= {"time_format": time_format, "dayfirst": dayfirst}
             if lookback:
                 settings["lookback"] = lookback
             estimator, rows = forecasts.fit(frame, target, settings)
@@ -100,21 +115,24 @@ def predict(
     data: Data,
     out: Annotated[Path | None, typer.Option(help="CSV, CSV.gz or Parquet file; standard output by default.")] = None,
     coverage: Coverages = [0.9],  # noqa: B006 (typer copies it)
+    time_format: TimeFormat = None,
+    dayfirst: DayFirst = None,
+    encoding: Encoding = None,
     verbose: Verbose = False,
 ) -> None:
     """Predict mean, standard deviation, aleatoric and epistemic variance and an interval, for each row or lead time."""
-    with one_line_errors(verbose):
-        coverages = list(dict.fromkeys(coverage))
-        for each in coverages:
+    with one_line_errors(verbose, lost=NOTHING_WRITTEN):
+        coverage = list(dict.fromkeys(coverage))
+        for each in coverage:
             if not 0 < each < 1:
                 raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {each} instead.")
+        check_out(out, data, model)
         estimator, targets = _load(model)
+        frame = _read_for(estimator, data, (), encoding, time_format, dayfirst)
         if type(estimator).__name__ == "NSACRegressor":
-            inputs = getattr(estimator, "feature_names_in_", [])
-            frame = _read(data, tables.text_columns(estimator), set(inputs))
-            table = tables.predict(estimator, frame, data, targets, coverages)
+            table = tables.predict(estimator, frame, data, targets, coverage)
         else:
-            table = forecasts.predict(estimator, _read(data), data, coverages)
+            table = forecasts.predict(estimator, frame, coverage)
         if out is None:
             print(table.to_csv(index=False), end="")
             return
@@ -127,35 +145,37 @@ def evaluate(
     data: Data,
     target: Targets = None,
     out: Annotated[Path | None, typer.Option(help="HTML page to write, for instance report.html.")] = None,
+    time_format: TimeFormat = None,
+    dayfirst: DayFirst = None,
+    encoding: Encoding = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Compare predictions with observed values: scores beside a baseline, and an HTML page with plots."""
-    with one_line_errors(verbose):
+    """Compare predictions with observed values: scores beside baselines, and an HTML page with plots."""
+    with one_line_errors(verbose, lost=NOTHING_WRITTEN):
         from nsac.estimators.evaluation import SCORES
         from nsac.estimators.page import SCORE_NAMES, page, summary
 
+        check_out(out, data, model)
         estimator, targets = _load(model)
-        is_table = type(estimator).__name__ == "NSACRegressor"
-        needed = {*getattr(estimator, "feature_names_in_", []), *(target or targets)} if is_table else None
-        frame = _read(data, tables.text_columns(estimator), needed)
+        frame = _read_for(estimator, data, target or targets, encoding, time_format, dayfirst)
         with status("predicting"):
-            if is_table:
+            if type(estimator).__name__ == "NSACRegressor":
                 evaluations = tables.evaluate(estimator, frame, data, target or targets)
             else:
-                evaluations = forecasts.evaluate(estimator, frame, data)
+                evaluations = forecasts.evaluate(estimator, frame)
             scores = {e.target: e.scores for e in evaluations}
         if out is not None:
             about = f"Model: {model} ({type(estimator).__name__}, method {estimator.method})"
             facts = [about, f"Data: {data}, {len(frame)} rows"]
             write_atomic(out, page(f"Evaluation of {', '.join(scores)}", facts, evaluations).encode())
-    facts, lines = {}, []
-    for e in evaluations:  # `naive` is the documented key of the baseline
-        model_scores, baseline = scores[e.target]["model"], scores[e.target]["baseline"]
-        facts[e.target] = {"model": model_scores, "naive": baseline, "values": len(e.y)}
-        rows = {"model": model_scores, e.baseline_name: baseline}
-        texts = [(name, *(f"{row[key]:.4g}" for key in SCORES)) for name, row in rows.items()]
-        lines += [make_table(["", *(SCORE_NAMES[key][0] for key in SCORES)], texts, title=e.target), summary(e)]
+    facts, lines, head = {}, [], [Column(no_wrap=True), *(SCORE_NAMES[key][0] for key in SCORES)]
+    for e in evaluations:  # `naive` is the first of the baselines
+        baselines = {name: scores[e.target][name] for name in e.baselines}
+        facts[e.target] = {"model": scores[e.target]["model"], "naive": next(iter(baselines.values()))}
+        facts[e.target] |= {"baselines": baselines, "values": len(e.y)}
+        texts = [(name, *(f"{row[key]:.4g}" for key in SCORES)) for name, row in scores[e.target].items()]
+        lines += [make_table(head, texts, title=e.target, box=None, padding=(0, 1, 0, 0)), summary(e)]
     show(as_json, facts, *lines)
     if out is not None and not as_json:
         errors.print(f"Page: {out}", soft_wrap=True)
@@ -169,13 +189,14 @@ def export(
     verbose: Verbose = False,
 ) -> None:
     """Write a model as one file that runs without this library: with ONNX Runtime and numpy, or with torch alone."""
-    with one_line_errors(verbose):
+    with one_line_errors(verbose, lost=NOTHING_WRITTEN):
         kinds = {"onnx": ".onnx", "torch": ".pt2"}
         check_choice("--to", to, kinds)
         from nsac.estimators.export import export_onnx, export_program, program_bytes
 
-        estimator, targets = _load(model)
         path = out or model.absolute().with_name(model.absolute().name + kinds[to])
+        check_out(path, model)
+        estimator, targets = _load(model)
         with status("tracing; takes some seconds per ensemble member"):
             if to == "onnx":
                 export_onnx(estimator, path, coverage, targets)
@@ -184,9 +205,30 @@ def export(
     show(False, None, f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
-def _read(path: Path, text: Sequence[str] = (), needed: Collection[str] | None = None) -> "DataFrame":
+def _read(path: Path, text: Sequence[str], encoding: str | None, needed: Collection[str] | None = None) -> "DataFrame":
     with status(f"reading {path}"):
-        return tables.read_table(path, text, needed)
+        return read_table(path, text, encoding, needed)
+
+
+def _read_for(
+    estimator: Any,
+    path: Path,
+    targets: Sequence[str],
+    encoding: str | None,
+    time_format: str | None,
+    dayfirst: bool | None,
+) -> "DataFrame":
+    """The file as the estimator needs it; options on times replace what it has learned of them in `fit`.
+
+    Of a table, the columns that are neither inputs nor `targets` stay as they are in the file.
+    """
+    if type(estimator).__name__ == "NSACRegressor":
+        if time_format is not None or dayfirst is not None:
+            raise TableError("`--time-format` and `--dayfirst` are for forecasters. A table is read as in `fit`.")
+        needed = {*getattr(estimator, "feature_names_in_", []), *targets}
+        return _read(path, tables.text_columns(estimator), encoding, needed)
+    frame = _read(path, forecasts.text_columns(estimator, time_format), encoding)
+    return forecasts.with_times(estimator, frame, path, time_format, dayfirst)
 
 
 def _load(folder: Path) -> tuple[Any, list[str]]:
@@ -203,7 +245,7 @@ def _load(folder: Path) -> tuple[Any, list[str]]:
 def _check_free(folder: Path, force: bool) -> None:
     if not folder.exists():
         return
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    names = set(os.listdir(folder)) if folder.is_dir() else {""}
     if not names <= {"model.safetensors", "config.json"}:
         raise TableError(f"{folder} exists and is not a model. Name another folder with `--out`.")
     if names and not force:

@@ -44,6 +44,8 @@ def report(
                 common.note_deprecated(f"{option} FILE", "--out FILE")
                 pages.append(path)
         pages = pages or [PAGE]
+        for path in pages:
+            common.check_out(path)
         runs, answers, sections = common.grid_records(records), common.study_records(studies), []
         if not (shifted := read_kept(shifts)).empty:
             sections.append(section(shifted))

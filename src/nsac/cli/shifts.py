@@ -61,6 +61,9 @@ def shifts(
             plan = [(" ".join(map(str, about.values())), about) for about in facts]
             print_plan("runs", len(every), plan, as_json)
             return
+        common.check_out(out)
+        if todo:
+            common.check_records(records)
         for run in track(todo, "training", console=errors, disable=not todo):
             run_kept(records, *run)
         results = read_kept(records)
@@ -99,6 +102,7 @@ def growth(
             plan = [{"task": task, "share": share, "seed": seed} for task, share, seed in todo]
             print_plan("runs", len(todo), [(f"{p['task']} {p['share']:g} {p['seed']}", p) for p in plan], as_json)
             return
+        common.check_out(out)
         runs = [run_growth(*run) for run in track(todo, "training", console=errors)]
         out.parent.mkdir(parents=True, exist_ok=True)
         growth_figure(runs).savefig(out)

@@ -30,6 +30,7 @@ def demo(
     from nsac.training import ProgressBar
 
     with one_line_errors():
+        common.check_out(out)
         with ProgressBar(errors) as progress:
             result = run_demo(steps, seed, progress)
         spiral_figure(result.run, out)
@@ -73,6 +74,8 @@ def study(
             plan = [(s.title, {"study": s.study, **s.point, "seed": s.seed, "name": s.name}) for s in todo]
             common.print_plan("settings", len(every), plan, as_json)
             return
+        if todo:
+            common.check_records(out)
         failed, shown = [], errors if as_json else console
         for i, event in enumerate(execute_studies(todo, store), start=1):
             seconds = "" if event.record is None else f"{event.record.seconds['wall']:.0f} s"
@@ -104,6 +107,7 @@ def figure(
 
     with one_line_errors():
         common.check_names("figure", names, picture_groups())
+        common.check_records(out)
         drawn = pictures(current_records(Store(records))[0], common.study_records(studies))
         drawn = [picture for picture in drawn if not names or picture.group in names]
         if not drawn:
@@ -136,6 +140,7 @@ def _run_deprecated(old: str, name: str, seeds: str | None, folder: Path, out: P
     from nsac.lab.studies.base import found
 
     common.note_deprecated(f"nsac bench {old}", f"nsac bench study {name}` and `nsac bench figure {name}")
+    common.check_out(out)
     study([name], seeds=seeds, out=folder)
     with one_line_errors():
         draw = STUDIES[name].draw

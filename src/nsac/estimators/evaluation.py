@@ -1,4 +1,4 @@
-"""Evaluation: scores of predictions beside a baseline, historical forecasts and backtests."""
+"""Evaluation: scores of predictions beside baselines, historical forecasts and backtests."""
 # pyright: reportArgumentType=false
 # (the type checker takes rows of a frame for a column)
 
@@ -13,9 +13,9 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from nsac.estimators.observations import find_columns, read_observations
+from nsac.estimators.observations import read_observations
 from nsac.estimators.times import read_times, restore_times
-from nsac.estimators.windows import subsample
+from nsac.estimators.windows import Grid, subsample
 from nsac.methods import METHODS
 from nsac.training import WindowData
 from nsac.uncertainty import Prediction, scores
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 SCORES = ("rmse", "mae", "nll", "crps", "coverage_90", "width_90", "calibration_error")  # in the order of the table
 BACKTEST_SCORES = ("mse", "mae", "crps", "nll", "coverage_90", "width_90")  # likewise
+MIN_SEASONAL = 0.5  # share of the forecasts with a known value one cycle before, if that is a baseline
 MAX_ORIGINS = 2000  # forecast origins that are scored in each fold, at most; subsampled evenly
-BASELINES = ("persistence", "seasonal")  # scored beside the forecaster; the second needs a daily cycle
+BASELINES = ("persistence", "seasonal")  # scored beside the forecaster; the second needs a cycle of the calendar
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,7 @@ class Evaluation:
     lower: Tensor  # (n,), lower end of the 90 % interval
     upper: Tensor  # (n,), its upper end
     y: Tensor  # (n,), observed values
-    baseline: Prediction  # (n,), prediction of the baseline
-    baseline_name: str  # in tables and legends
+    baselines: dict[str, Prediction]  # name in tables and legends to (n,), prediction of the baseline
     place: np.ndarray | None = None  # (n,), times, if the rows have any
     step: Tensor | None = None  # (n,), forecasts: lead time in steps, from 1
     shown: Tensor | None = None  # (n,), whether a value is in the plot over time: one series at one lead time
@@ -53,9 +53,16 @@ class Evaluation:
 
     @cached_property
     def scores(self) -> dict[str, dict[str, float]]:
-        """`{"model": {score: value}, "baseline": ...}`; the interval of the model is the conformal one."""
-        model = _scores(SCORES, self.prediction, self.y, self.lower, self.upper)
-        return {"model": model, "baseline": _scores(SCORES, self.baseline, self.y, *self.baseline.interval(0.9))}
+        """`{"model": {score: value}, name of a baseline: ...}`; the interval of the model is the conformal one."""
+        table = {"model": _scores(SCORES, self.prediction, self.y, self.lower, self.upper)}
+        for name, p in self.baselines.items():
+            table[name] = _scores(SCORES, p, self.y, *p.interval(0.9))
+        return table
+
+    @property
+    def best_baseline(self) -> str:
+        """The baseline with the least RMSE."""
+        return min(self.baselines, key=lambda name: self.scores[name]["rmse"])
 
 
 def evaluate_rows(
@@ -63,8 +70,7 @@ def evaluate_rows(
     prediction: Prediction,
     interval: tuple[Tensor, Tensor],
     y: Tensor,
-    baseline: Prediction,
-    baseline_name: str,
+    baselines: dict[str, Prediction],
     place: np.ndarray | None = None,
     step: Tensor | None = None,
     shown: Tensor | None = None,
@@ -74,8 +80,8 @@ def evaluate_rows(
     optional: dict[str, Any] = {name: v[known] for name, v in (("step", step), ("shown", shown)) if v is not None}
     if place is not None:
         optional["place"] = place[known.numpy()]
-    rows = prediction[known], interval[0][known], interval[1][known], y[known], baseline[known]
-    return Evaluation(target, *rows, baseline_name, **optional)
+    rows = prediction[known], interval[0][known], interval[1][known], y[known]
+    return Evaluation(target, *rows, {name: p[known] for name, p in baselines.items()}, **optional)
 
 
 class HistoricalForecasts(NamedTuple):
@@ -88,6 +94,7 @@ class HistoricalForecasts(NamedTuple):
     persistence: Tensor  # (origins, horizon), the last known value
     times: np.ndarray  # (origins, horizon), of what is predicted: nanoseconds since 1970 in UTC, or numbers
     series: np.ndarray  # (origins,), names
+    seasonal: dict[str, Tensor]  # cycle to (origins, horizon): the value one such cycle before, or more if it is short
 
 
 def historical_forecasts(
@@ -97,8 +104,11 @@ def historical_forecasts(
     preprocessor = forecaster.preprocessor_
     observations = preprocessor.read(frame)
     grid, windows = preprocessor.past(observations)
-    first = None if since is None else read_times(pd.Series([since]), preprocessor.columns.time)[0][0]
-    windows = _select(windows, grid.times + preprocessor.step, first, max_origins)
+    axis, first = preprocessor.axis, None
+    if since is not None:
+        times, _ = read_times(pd.Series([since]), preprocessor.columns.time, preprocessor.columns.reading)
+        first = axis.positions(times)[0]
+    windows = _select(windows, grid.times + axis.step, first, max_origins)
     if not len(windows):
         raise ValueError(
             f"`frame` must hold a row with a known {forecaster.target!r} in the {forecaster.lookback} steps up to it "
@@ -108,39 +118,54 @@ def historical_forecasts(
     lower, upper = preprocessor.in_unit(windows, *forecaster.calibration_.interval(p, coverage))
     prediction = preprocessor.prediction_in_unit(windows, forecaster.calibration_.apply(p))
     y, persistence = preprocessor.observed(windows), preprocessor.last_values(windows)[:, None]
-    times = grid.times[windows.ends][:, None] + np.arange(1, forecaster.horizon + 1) * preprocessor.step
+    times = axis.times(grid.times[windows.ends][:, None] + np.arange(1, forecaster.horizon + 1) * axis.step)
     series = np.array(observations.names, dtype=object)[grid.codes[windows.ends]]
-    return HistoricalForecasts(prediction, lower, upper, y, persistence.expand_as(y), times, series)
+    persistence, seasonal = persistence.expand_as(y), {}
+    for cycle in preprocessor.cycles:
+        before = _season_before(grid, windows.ends.numpy(), forecaster.horizon, axis.season(cycle))
+        known = ~before.isnan()
+        if known.double().mean() >= MIN_SEASONAL:
+            seasonal[cycle] = torch.where(known, before, persistence)
+    return HistoricalForecasts(prediction, lower, upper, y, persistence, times, series, seasonal)
+
+
+def _season_before(grid: Grid, ends: np.ndarray, horizon: int, season: int) -> Tensor:
+    """Targets the least number of whole seasons before each lead time, (origins, horizon); NaN where unknown."""
+    steps = np.arange(1, horizon + 1)
+    before = ends[:, None] + steps - season * -(-steps // season)
+    return torch.as_tensor(np.where(before >= grid.start[ends, None], grid.values[np.maximum(before, 0), 0], np.nan))
 
 
 def backtest(forecaster: "NSACForecaster", frame: pd.DataFrame, folds: int) -> pd.DataFrame:
     """See `NSACForecaster.backtest`."""
-    named = find_columns(frame, forecaster.time, forecaster.series, forecaster.target, forecaster.covariates)
+    named = forecaster._find_columns(frame)
     times = read_observations(frame, named).times
     edges = np.sort(times)[np.arange(1, folds + 1) * len(times) // (folds + 1)]
-    row_times = read_times(pd.Series(frame.reset_index()[forecaster.time]), forecaster.time)[0]
+    row_times = read_times(pd.Series(frame.reset_index()[forecaster.time]), forecaster.time, named.reading)[0]
     rows = []
     for k, first in enumerate(edges):
         stop = edges[k + 1] if k + 1 < folds else np.inf
         past, known = frame[row_times < first], frame[row_times < stop]
         fitted: NSACForecaster = clone(forecaster)  # pyright: ignore[reportAssignmentType]
-        fitted.fit(past)
-        since = restore_times(np.array([first]), fitted.preprocessor_.time_dtype)[0]
+        fitted.set_params(time_format=named.reading.format, dayfirst=named.reading.dayfirst).fit(past)
+        since = restore_times(np.array([first]), fitted.preprocessor_.axis.dtype)[0]
         forecasts = fitted.historical_forecasts(known, since=since, max_origins=MAX_ORIGINS)
         observed = ~forecasts.y.isnan()
         y, bounds = forecasts.y[observed], (forecasts.lower[observed], forecasts.upper[observed])
         fold = {"fold": k + 1, "method": forecaster.method, "forecasts": len(y)}
         rows.append(fold | _scores(BACKTEST_SCORES, forecasts.prediction[observed], y, *bounds))
-        for name, p in _baselines(fitted, past, known, first).items():
+        for name, p in _baselines(fitted, past, known, np.array([first])).items():
             rows.append(fold | {"method": name} | _scores(BACKTEST_SCORES, p[observed], y, *p[observed].interval(0.9)))
     return pd.DataFrame(rows)
 
 
-def _baselines(fitted: "NSACForecaster", past: pd.DataFrame, known: pd.DataFrame, first: Any) -> dict[str, Prediction]:
+def _baselines(
+    fitted: "NSACForecaster", past: pd.DataFrame, known: pd.DataFrame, first: np.ndarray
+) -> dict[str, Prediction]:
     """Forecasts of the baselines, with the standard deviations that their errors have in the past."""
     preprocessor = fitted.preprocessor_
     grid, windows = preprocessor.past(preprocessor.read(known))
-    windows = _select(windows, grid.times + preprocessor.step, first, MAX_ORIGINS)
+    windows = _select(windows, grid.times + preprocessor.axis.step, preprocessor.axis.positions(first), MAX_ORIGINS)
     _, past_windows = preprocessor.past(preprocessor.read(past))
     batch = windows.batch(torch.arange(len(windows)))
     problem = replace(fitted.problem_, missing_targets=True)

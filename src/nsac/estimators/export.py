@@ -95,7 +95,9 @@ def describe(estimator: AbstractEstimator, coverage: float = 0.9, targets: list[
         facts["targets"] = targets or [f"y{i}" for i in range(len(estimator.centre_))]
     if isinstance(estimator, NSACForecaster):
         inputs = [*estimator.columns_.inputs, "offset"] if estimator.irregular_ else estimator.columns_.inputs
-        seconds = estimator.step_ / 1e9 if isinstance(estimator.step_, int) else estimator.step_
+        axis = estimator.preprocessor_.axis
+        dated = isinstance(axis.step, int) or axis.calendar is not None
+        seconds = axis.mean_step / 1e9 if dated else axis.step
         facts["columns"] = [{"name": name, "input": "x", "place": i} for i, name in enumerate(inputs)]
         facts |= {"targets": [estimator.columns_.target], "lookback": estimator.lookback, "horizon": estimator.horizon}
         facts |= {"step": seconds, "cycles": list(estimator.cycles_)}

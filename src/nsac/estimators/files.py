@@ -5,16 +5,17 @@ import json
 import os
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from nsac._io import HeaderError, VersionError, add_header, remove_header, write_folder
+from nsac._io import HeaderError, VersionError, add_header, remove_header, resolve, restore_folder, write_folder
 from nsac._torch import single_threaded
 from nsac.methods import METHODS, AbstractMethod, problem_from_dict
+from nsac.methods.stored import stored_sizes
 from nsac.uncertainty import Calibration
 
 if TYPE_CHECKING:
@@ -24,8 +25,12 @@ FORMAT, VERSION = "nsac-model", 1
 TENSORS, CONFIG = "model.safetensors", "config.json"
 MAX_TENSORS_BYTES, MAX_CONFIG_BYTES, MAX_HEADER_BYTES = 4 << 30, 64 << 20, 8 << 20
 """Sizes of the two files and of the header of the first; larger ones are not read."""
+MAX_READ_ATTEMPTS = 100  # while other processes replace the folder
 CLASSES = {"NSACRegressor": "nsac.estimators.regressor", "NSACForecaster": "nsac.estimators.forecaster"}
 """Classes that a folder may hold, and their modules; no file can add to this list."""
+_NOT_FINITE = {"examples.x", "scores", "said", "threshold", "novelty.log_amplitude"}
+"""Tensors in which NaN is a missing value, or infinity is a limit or a logarithm of 0."""
+_SCALES = {"x.scale", "y.scale", "unit", "change", "scale"}  # the last one is that of the calibration
 _KEYS = {"parameters", "own", "problem", "seeds"}  # of a config; `own` is what `_state` returns
 
 
@@ -51,7 +56,8 @@ def load(folder: str | os.PathLike) -> "AbstractEstimator":
     try:
         return from_archive(cls, config, tensors)
     except Exception as err:  # a wrong value can fail anywhere
-        raise _unusable(folder, f"does not describe a {name}: {type(err).__name__}: {err}") from None
+        problem = f"does not describe a {name}: {type(err).__name__}: {err}".rstrip(".")
+        raise _unusable(folder, problem) from None
 
 
 def write_model(folder: str | os.PathLike, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -62,7 +68,7 @@ def write_model(folder: str | os.PathLike, config: dict[str, Any], tensors: dict
     """
     from safetensors.torch import save
 
-    folder = Path(os.path.abspath(folder))
+    folder = resolve(folder)
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if (folder.exists() and not folder.is_dir()) or not names <= {TENSORS, CONFIG}:
         raise ModelError(f"{folder} must be absent, empty or a model folder. It has other content. Name another.")
@@ -75,12 +81,41 @@ def write_model(folder: str | os.PathLike, config: dict[str, Any], tensors: dict
 
 
 def read_model(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Config and tensors of a model folder, if it is complete and of a known version; otherwise `ModelError`."""
+    """Config and tensors of a model folder, if it is complete and of a known version; otherwise `ModelError`.
+
+    They are of one version also while another process replaces the folder: then it is read again.
+    """
+    for attempt in reversed(range(MAX_READ_ATTEMPTS)):
+        restore_folder(Path(folder))
+        before = _identity(folder)
+        try:
+            return _read_once(folder)
+        except ModelError:
+            if not attempt or _identity(folder) == before:
+                raise
+    raise AssertionError
+
+
+def _identity(folder: str | os.PathLike) -> tuple[int, int, int] | None:
+    """Differs between a folder and the one that has replaced it; None if there is none."""
+    try:
+        about = os.stat(folder)
+    except OSError:
+        return None
+    return about.st_ino, about.st_mtime_ns, about.st_ctime_ns
+
+
+def _read_once(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Tensor]]:
     from safetensors.torch import load as parse
 
     if not Path(folder).is_dir():
         raise ModelError(f"{folder} must be a folder that `save` wrote. There is no such folder. Check the path.")
-    text, weights = _read(folder, CONFIG, MAX_CONFIG_BYTES), _read(folder, TENSORS, MAX_TENSORS_BYTES)
+    # Both are opened before one is read: what is open is there until it is closed, even if it is removed.
+    with _open(folder, CONFIG, MAX_CONFIG_BYTES) as config, _open(folder, TENSORS, MAX_TENSORS_BYTES) as file:
+        try:
+            text, weights = config.read(), file.read()
+        except OSError as err:
+            raise _unusable(folder, f"cannot be read: {err}") from None
     try:
         facts = remove_header(FORMAT, VERSION, json.loads(text, parse_constant=_refuse), weights)
     except VersionError as err:
@@ -133,36 +168,43 @@ def from_archive(
         if head == "member":
             number, _, rest = rest.partition(".")
             head = f"member.{number}"
+        _check_finite(name, rest, tensor)
         groups.setdefault(head, {})[rest] = tensor
     estimator.calibration_ = Calibration.from_tensors(groups.pop("calibration"))
-    estimator.problem_ = problem_from_dict(config["problem"])
-    estimator.seeds_ = config["seeds"]
-    outputs = estimator.problem_.output_dim
-    if outputs != estimator.calibration_.scale.numel() or len(estimator.seeds_) > len(tensors):
+    problem = estimator.problem_ = problem_from_dict(config["problem"])
+    if problem.kind != estimator.kind or problem.output_dim != estimator.calibration_.scale.numel():
         raise ValueError("`problem` does not fit the tensors.")
     state = groups.pop("own", {})
+    names, seeds = [f"member.{k}" for k in range(len(groups))], config["seeds"]
+    if not names or set(groups) != set(names) or len(seeds) != len(names):
+        raise ValueError(f"The tensors must be those of {len(seeds)} members. Got {sorted(groups)} instead.")
+    estimator.seeds_ = seeds
     with single_threaded():
-        estimator.members_ = [
-            _load_member(estimator, groups.pop(f"member.{k}"), seed) for k, seed in enumerate(estimator.seeds_)
-        ]
-    if groups or not estimator.members_:
-        raise ValueError(f"The tensors must be those of a model. Got these besides: {sorted(groups)}.")
+        pairs = zip(names, seeds, strict=True)
+        estimator.members_ = [_load_member(estimator, groups[name], seed) for name, seed in pairs]
     estimator._load_state(config["own"], state)
     return estimator
 
 
+def _check_finite(name: str, own_name: str, tensor: Tensor) -> None:
+    """Offsets, scales and weights are finite, and scales above 0; a score that is NaN was not observed."""
+    if not tensor.is_floating_point() or own_name in _NOT_FINITE:
+        return
+    if not torch.isfinite(tensor).all() or (own_name in _SCALES and not (tensor > 0).all()):
+        raise ValueError(f"Tensor {name!r} must be finite{', and above 0' if own_name in _SCALES else ''}.")
+
+
 def _load_member(estimator: "AbstractEstimator", tensors: dict[str, Tensor], seed: int) -> AbstractMethod:
-    problem = estimator.problem_
-    member = METHODS[estimator.method](problem, seed=seed).double()  # pyright: ignore[reportCallIssue]
-    tensors = _renamed(tensors, problem.network.d_model)
+    problem, cls = estimator.problem_, METHODS[estimator.method]
+    with stored_sizes(cls, problem, tensors):
+        member = cls(problem, seed=seed)  # pyright: ignore[reportCallIssue]
+    tensors, member = _renamed(tensors, problem.network.d_model), member.double()
     expected = member.state_dict()
     for name, tensor in expected.items():
         found = tensors.get(name)
         if found is None or found.shape != tensor.shape or found.is_floating_point() != tensor.is_floating_point():
             raise ValueError(f"Tensor {name!r} is missing, or has another shape.")
     member.load_state_dict({name: tensor.to(expected[name]) for name, tensor in tensors.items()})
-    if not all(torch.isfinite(parameter).all() for parameter in member.parameters()):
-        raise ValueError("Weights must be finite.")
     return member.eval()
 
 
@@ -192,16 +234,18 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _read(folder: str | os.PathLike, name: str, max_bytes: int) -> bytes:
+def _open(folder: str | os.PathLike, name: str, max_bytes: int) -> BinaryIO:
     path = Path(folder) / name
     if not path.is_file():  # a pipe or a device would never end
         raise _unusable(folder, f"has no file {name}")
-    if path.stat().st_size > max_bytes:
-        raise _unusable(folder, f"is damaged: {name} is larger than {max_bytes} bytes")
     try:
-        return path.read_bytes()
+        file = open(path, "rb")
     except OSError as err:
         raise _unusable(folder, f"cannot be read: {err}") from None
+    if os.fstat(file.fileno()).st_size > max_bytes:
+        file.close()
+        raise _unusable(folder, f"is damaged: {name} is larger than {max_bytes} bytes")
+    return file
 
 
 def _refuse(constant: str) -> None:

@@ -10,13 +10,15 @@ from sklearn.utils import check_random_state, deprecated
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from nsac._checks import check_int, check_probability, probabilities
+from nsac._checks import check_choice, check_int, probabilities
 from nsac.estimators.base import AbstractEstimator
 from nsac.estimators.evaluation import HistoricalForecasts, backtest, historical_forecasts
-from nsac.estimators.observations import Observations, find_columns
+from nsac.estimators.new_rows import warn_known_future
+from nsac.estimators.observations import Observations, SeriesColumns, find_columns
 from nsac.estimators.online import OnlineCalibration, absolute_scores, coverage_report
 from nsac.estimators.preprocessing import SeriesPreprocessor, prepare
-from nsac.estimators.times import interpolate_steps, lead_times, restore_times
+from nsac.estimators.steps import interpolate_steps, lead_times
+from nsac.estimators.times import TimeReading, restore_times
 from nsac.estimators.windows import WindowShape
 from nsac.methods import WindowProblem
 from nsac.training import WindowData
@@ -41,6 +43,10 @@ class NSACForecaster(AbstractEstimator):
         series: column that names the series, if there are several. They share one model.
         covariates: further input columns; by default all other columns of numbers. Columns of text are left out.
         step: length of a step, a text such as "15min" for dates or a number; by default the typical gap between rows.
+            Months, quarters, years and business days are recognised as steps of the calendar: a series of month
+            starts is forecast at the next ones.
+        time_format: format of dates that are text or whole numbers, for instance "%d.%m.%Y %H:%M".
+        dayfirst: whether "01/02/1990" is in February; needed if no row decides it. `predict` reads dates as `fit` did.
         method: a name in `nsac.METHODS` that takes windows.
         members: size of the ensemble; a single member is validated on its latest windows.
         num_samples: Monte Carlo draws of each member.
@@ -53,7 +59,7 @@ class NSACForecaster(AbstractEstimator):
         members_: the fitted methods.
         calibration_: variance scale and conformal scores of their mixture, per lead time.
         columns_, cycles_: columns, and cycles of the calendar, in use.
-        step_: length of a step: nanoseconds, or in the unit of the time column.
+        step_: length of a step: nanoseconds, in the unit of the time column, or months or days of the calendar.
         irregular_: whether the time between an observation and its slot is an input.
         preprocessor_: turns frames into windows, and predictions into the unit of the target.
         online_, stream_: adaptive margins, see `update`.
@@ -72,6 +78,8 @@ class NSACForecaster(AbstractEstimator):
         *,
         covariates: Sequence[str] | None = None,
         step: str | float | None = None,
+        time_format: str | None = None,
+        dayfirst: bool | None = None,
         method: str = "nsac",
         members: int = 5,
         num_samples: int = 20,
@@ -87,6 +95,8 @@ class NSACForecaster(AbstractEstimator):
         self.series = series
         self.covariates = covariates
         self.step = step
+        self.time_format = time_format
+        self.dayfirst = dayfirst
         self.method = method
         self.members = members
         self.num_samples = num_samples
@@ -102,7 +112,7 @@ class NSACForecaster(AbstractEstimator):
             check_int(name, getattr(self, name))
         members: Any = self._n_members()
         shape = WindowShape(self.lookback, self.horizon)
-        columns = find_columns(frame, self.time, self.series, self.target, self.covariates)
+        columns = self._find_columns(frame)
         data = prepare(frame, columns, self.step, shape)
         splits = shape.member_splits(data.rest, data.times, members)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -110,34 +120,37 @@ class NSACForecaster(AbstractEstimator):
         self._keep(data.preprocessor, OnlineCalibration.start(absolute_scores(data.calibration, p), data.observations))
         return self
 
-    def predict(self, frame: pd.DataFrame, at: Any = None, coverage: float = 0.9) -> pd.DataFrame:
+    def predict(self, frame: pd.DataFrame, at: Any = None, coverage: float | Sequence[float] = 0.9) -> pd.DataFrame:
         """Forecast the steps after the last row of each series.
 
         Args:
             frame: at least the latest rows, `lookback` steps if possible; earlier ones do not matter.
             at: times to forecast instead, after the last row and within the horizon. Between steps forecasts are
                 interpolated, from the last known value on.
-            coverage: of the interval; 0.9 makes the columns `lower_90` and `upper_90`.
+            coverage: of the interval; 0.9 makes the columns `lower_90` and `upper_90`. Several are allowed.
 
         Returns:
             One row per step (and series): the time, the series, `mean`, `std`, `aleatoric` and `epistemic` variance
-            (std^2 is their sum), and the bounds of the interval.
+            (std^2 is their sum), and the bounds of the intervals.
         """
-        check_probability("coverage", coverage)
+        coverages = probabilities("coverage", coverage)
         observations, windows, p = self._predict_latest(frame)
-        lower, upper = self._interval(windows, p, coverage)
+        bounds = {each: self._interval(windows, p, each) for each in coverages}
         p = self.preprocessor_.prediction_in_unit(windows, self.calibration_.apply(p))
         mean, std = p.mean_draws, p.log_std_draws.exp()
-        times = observations.last[:, None] + (np.arange(1, self.horizon + 1) * self.step_)[None]
+        axis = self.preprocessor_.axis
+        positions = observations.last[:, None] + (np.arange(1, self.horizon + 1) * self.step_)[None]
         if at is not None:
-            times, lead = lead_times(at, observations.last, self.step_, self.horizon, self.preprocessor_.time_dtype)
+            positions, lead = lead_times(at, observations.last, axis, self.horizon, self.columns_.reading)
             start = self.preprocessor_.last_values(windows)
             mean, std = interpolate_steps(mean, start, lead), interpolate_steps(std, torch.zeros_like(start), lead)
-            lower, upper = interpolate_steps(lower, start, lead), interpolate_steps(upper, start, lead)
-        table: dict[str, Any] = {self.columns_.time: restore_times(times.ravel(), observations.time_dtype)}
+            bounds = {each: [interpolate_steps(b, start, lead) for b in ends] for each, ends in bounds.items()}
+        times = restore_times(axis.times(positions).ravel(), observations.time_dtype)
+        table: dict[str, Any] = {self.columns_.time: times}
         if self.columns_.series is not None:
-            table[self.columns_.series] = np.repeat(np.array(observations.names, dtype=object), times.shape[1])
-        return pd.DataFrame(table | prediction_columns(Prediction(mean, std.log()), {coverage: (lower, upper)}))
+            table[self.columns_.series] = np.repeat(np.array(observations.names, dtype=object), positions.shape[1])
+        intervals = {each: (lower, upper) for each, (lower, upper) in bounds.items()}
+        return pd.DataFrame(table | prediction_columns(Prediction(mean, std.log()), intervals))
 
     def predict_interval(self, frame: pd.DataFrame, coverage: float | Sequence[float] = 0.9) -> np.ndarray:
         """Lower and upper bounds of the steps after the last row of each series, (series, 2, horizon).
@@ -227,9 +240,16 @@ class NSACForecaster(AbstractEstimator):
         """The same as `historical_forecasts`, with `most` instead of `max_origins`."""
         return self.historical_forecasts(frame, since, coverage, most)
 
+    def _find_columns(self, frame: pd.DataFrame) -> SeriesColumns:
+        check_choice("dayfirst", self.dayfirst, (None, True, False))
+        if not (self.time_format is None or isinstance(self.time_format, str)):
+            raise ValueError(f"`time_format` must be a text such as '%d.%m.%Y'. Got {self.time_format!r} instead.")
+        reading = TimeReading(self.time_format, self.dayfirst)
+        return find_columns(frame, self.time, self.series, self.target, self.covariates, reading)
+
     def _keep(self, preprocessor: SeriesPreprocessor, online: OnlineCalibration) -> None:
         self.preprocessor_, self.online_, self.stream_ = preprocessor, online, online.stream
-        self.columns_, self.step_, self.cycles_ = preprocessor.columns, preprocessor.step, preprocessor.cycles
+        self.columns_, self.step_, self.cycles_ = preprocessor.columns, preprocessor.axis.step, preprocessor.cycles
         self.irregular_ = preprocessor.irregular
 
     def _predict_latest(self, frame: pd.DataFrame) -> tuple[Observations, WindowData, Prediction]:
@@ -237,6 +257,7 @@ class NSACForecaster(AbstractEstimator):
         check_is_fitted(self)
         observations = self.preprocessor_.read(frame)
         windows = self.preprocessor_.latest(observations)
+        warn_known_future(observations, self.columns_, self.preprocessor_.axis, self.horizon)
         return observations, windows, self._draws(windows)
 
     def _interval(self, windows: WindowData, p: Prediction, coverage: float) -> list[Tensor]:

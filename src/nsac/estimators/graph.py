@@ -13,7 +13,7 @@ from nsac.estimators.base import AbstractEstimator, join
 from nsac.estimators.columns import standardise
 from nsac.estimators.forecaster import NSACForecaster
 from nsac.estimators.regressor import NSACRegressor
-from nsac.estimators.times import CYCLES
+from nsac.estimators.steps import CYCLES
 from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
 from nsac.models.encoder import Batch

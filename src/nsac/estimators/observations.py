@@ -2,6 +2,8 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 # (the type checker takes a column of a frame for a frame)
 
+import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,9 +12,12 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from nsac.estimators.times import read_times
+from nsac.estimators.times import TimeReading, read_times, resolve_reading
 
 MAX_ABSOLUTE_VALUE = 1e100  # largest number a column may hold; the square of a larger one may be infinite
+MIN_RANGE = 1e-100  # smallest difference between numbers of a column that varies; the square of a smaller one may be 0
+MAX_SERIES_PER_COPY = 2  # a column of whole numbers identifies series if it has so many values per copy of a time
+OUTPUT_NAMES = re.compile(r"mean|std|aleatoric|epistemic|(lower|upper|quantile)_.*")  # columns of a forecast
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,7 @@ class SeriesColumns:
     series: str | None
     target: str
     covariates: tuple[str, ...]
+    reading: TimeReading = TimeReading()  # of the time column
 
     @property
     def inputs(self) -> list[str]:
@@ -52,16 +58,31 @@ class Observations:
 
 
 def find_columns(
-    frame: pd.DataFrame, time: str, series: str | None, target: str, covariates: Sequence[str] | None
+    frame: pd.DataFrame,
+    time: str,
+    series: str | None,
+    target: str,
+    covariates: Sequence[str] | None,
+    reading: TimeReading | None = None,
 ) -> SeriesColumns:
-    """Check names. By default every other column of numbers is a covariate, and columns of text are left out."""
+    """Check names. By default every other column of numbers is a covariate, and columns of text are left out.
+
+    The reading is completed with what the time column decides.
+    """
     columns = SeriesColumns(time, series, target, tuple(covariates or ()))
     frame = _checked(frame, columns)
     named = {"target": target, "time": time}
     if series is not None:
         named["series"] = series
+    for role in ("time", "series"):
+        if OUTPUT_NAMES.fullmatch(str(named.get(role))):
+            raise ValueError(
+                f"`{role}` must not be a column of the forecasts (mean, std, aleatoric, epistemic, lower_*, upper_*, "
+                f"quantile_*). Got {named[role]!r} instead. Rename the column."
+            )
     if len(set(named.values())) < len(named):
         raise ValueError(f"`target`, `time` and `series` must be different columns. Got {named} instead.")
+    columns = replace(columns, reading=resolve_reading(frame[time], time, reading or TimeReading()))
     if covariates is None:
         others = [name for name in frame.columns if name not in named.values()]
         return replace(columns, covariates=tuple(name for name in others if _holds_numbers(frame[name])))
@@ -72,9 +93,9 @@ def find_columns(
 
 
 def read_observations(frame: pd.DataFrame, columns: SeriesColumns) -> Observations:
-    """Check all values and sort by series; an error names the column and the row."""
-    frame = _checked(frame, columns)
-    times, time_dtype = read_times(frame[columns.time], columns.time)
+    """Check all values and sort by series; an error names the column and the row. Copies of a row are left out."""
+    frame = _without_copies(_checked(frame, columns), columns)
+    times, time_dtype = read_times(frame[columns.time], columns.time, columns.reading)
     if columns.series is None:
         codes, names = np.zeros(len(frame), dtype=np.int64), [None]
     else:
@@ -94,8 +115,14 @@ def check_inputs(observations: Observations, columns: SeriesColumns) -> None:
         column = observations.values[:, i]
         if np.isnan(column).all():
             raise ValueError(f"Column {name!r} must have a value in at least one row. All are missing.")
-        if i == 0 and np.nanmax(column) == np.nanmin(column):
+        size = np.nanmax(column) - np.nanmin(column)
+        if i == 0 and size == 0:
             raise ValueError(f"Target column {name!r} must vary. It is {np.nanmax(column):g} in every row.")
+        if 0 < size < MIN_RANGE:
+            raise ValueError(
+                f"Column {name!r} must vary by at least {MIN_RANGE:g}. Its largest number minus its smallest is "
+                f"{size:g}. Choose another unit."
+            )
 
 
 def _checked(frame: Any, columns: SeriesColumns) -> pd.DataFrame:
@@ -118,6 +145,20 @@ def _checked(frame: Any, columns: SeriesColumns) -> pd.DataFrame:
             count = frame[name].shape[1]
             raise ValueError(f"Column {name!r} must be there once. Got it {count} times. Rename the others.")
     return frame
+
+
+def _without_copies(frame: pd.DataFrame, columns: SeriesColumns) -> pd.DataFrame:
+    if not frame.duplicated(columns.time).any():
+        return frame
+    copies = frame.duplicated().to_numpy()
+    if copies.any():
+        row = np.argmax(copies)
+        warnings.warn(
+            f"Rows that are copies of others, in all columns, are left out: {copies.sum()} of {len(frame)}. The first "
+            f"is row {row}, with {frame[columns.time].iloc[row]} in column {columns.time!r}.",
+            stacklevel=2,
+        )
+    return frame.loc[~copies]
 
 
 def _holds_numbers(column: pd.Series | pd.DataFrame) -> bool:
@@ -151,16 +192,52 @@ def _read_numbers(column: pd.Series, name: str) -> np.ndarray:
 def _check_order(times: np.ndarray, codes: np.ndarray, frame: pd.DataFrame, columns: SeriesColumns) -> None:
     order = np.argsort(codes, kind="stable")
     gaps, same = np.diff(times[order]), np.diff(codes[order]) == 0
+    bad = same & (gaps <= 0)
+    if not bad.any():
+        return
     keys = [columns.time] if columns.series is None else [columns.series, columns.time]
-    for bad, rule, fix in (
-        (same & (gaps < 0), "be sorted", f"Sort them with `frame.sort_values({keys})`."),
-        (same & (gaps == 0), "differ", f"Keep one row each with `frame.drop_duplicates({keys})`, or average them."),
-    ):
-        if bad.any():
-            before, row = order[np.argmax(bad)], order[np.argmax(bad) + 1]
-            earlier, later = frame[columns.time].iloc[[before, row]].tolist()
-            whose = "" if columns.series is None else f" of series {frame[columns.series].iloc[row]!r}"
-            raise ValueError(
-                f"Times in column {columns.time!r}{whose} must {rule}. Row {row} has {later} and row {before}, "
-                f"before it, {earlier}. {fix}"
-            )
+    by_time = np.lexsort([times, codes])  # equal times are neighbours here, in the order of their rows
+    equal = (np.diff(times[by_time]) == 0) & (np.diff(codes[by_time]) == 0)
+    if equal.any():
+        order, bad, rule = by_time, equal, "differ"
+        fix = _repeated_fix(frame, columns)
+    else:
+        rule, fix = "be sorted", f"Sort them with `frame.sort_values({keys})`."
+    before, row = order[np.argmax(bad)], order[np.argmax(bad) + 1]
+    earlier, later = frame[columns.time].iloc[[before, row]].tolist()
+    whose = "" if columns.series is None else f" of series {frame[columns.series].iloc[row]!r}"
+    raise ValueError(
+        f"Times in column {columns.time!r}{whose} must {rule}. Row {row} has {later} and row {before}, "
+        f"before it, {earlier}. {fix}"
+    )
+
+
+def _repeated_fix(frame: pd.DataFrame, columns: SeriesColumns) -> str:
+    """What to do about different rows of one time."""
+    if columns.series is None:
+        name = _series_column(frame, columns)
+        if name is not None:
+            return f"The rows are of several series: pass `series={name!r}` (`--series {name}`)."
+    keys = [columns.time] if columns.series is None else [columns.series, columns.time]
+    fix = f"Average them with `frame.groupby({keys}, as_index=False).mean(numeric_only=True)`"
+    if columns.series is None:
+        fix += ", or name the column that tells series apart with `series` (`--series`)"
+    return fix + "."
+
+
+def _series_column(frame: pd.DataFrame, columns: SeriesColumns) -> str | None:
+    """A column of text or whole numbers that makes times differ: the one with the fewest values, text first."""
+    copies = int(frame[columns.time].value_counts().max())
+    found = []
+    for name in frame.columns:
+        column = frame[name]
+        if name in (columns.time, columns.target) or isinstance(column, pd.DataFrame):
+            continue
+        whole = types.is_integer_dtype(column)
+        if not whole and (types.is_numeric_dtype(column) or types.is_datetime64_any_dtype(column)):
+            continue
+        values = column.nunique()
+        most = MAX_SERIES_PER_COPY * copies if whole else len(frame) // 2
+        if copies <= values <= most and not frame.duplicated([name, columns.time]).any() and column.notna().all():
+            found.append((whole, values, str(name)))
+    return min(found)[2] if found else None

@@ -42,7 +42,7 @@ class OnlineCalibration:
         Returns scores of the forecasts that came due, (times, horizon), NaN where there is none, and the margins that
         were in force when they were made, (times, coverages, horizon).
         """
-        step, shape = preprocessor.step, preprocessor.shape
+        step, shape = preprocessor.axis.step, preprocessor.shape
         before_first = observations.times.min() - step
         seen = np.array([self.seen.get(_json_name(name), before_first) for name in observations.names])
         recent = observations.since(seen - (shape.lookback + shape.horizon + 1) * step)

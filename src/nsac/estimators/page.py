@@ -1,4 +1,4 @@
-"""The page of `nsac evaluate`: scores beside a baseline, and plots; one HTML file that needs no other."""
+"""The page of `nsac evaluate`: scores beside baselines, and plots; one HTML file that needs no other."""
 
 import base64
 import html
@@ -60,13 +60,13 @@ def page(title: str, facts: Sequence[str], evaluations: Sequence[Evaluation]) ->
 
 
 def summary(e: Evaluation) -> str:
-    """Error and coverage in two sentences."""
-    model, baseline = e.scores["model"], e.scores["baseline"]
+    """Error, beside that of the best baseline, and coverage in two sentences."""
+    model, baseline = e.scores["model"], e.scores[e.best_baseline]
     covered = round(model["coverage_90"] * len(e.y))
     gain = 1 - model["rmse"] / baseline["rmse"] if baseline["rmse"] else 0.0
     comparison = f"{100 * abs(gain):.0f} % {'smaller' if gain >= 0 else 'larger'}"
     return (
-        f"The RMSE is {model['rmse']:.4g}, {comparison} than that of {e.baseline_name}. The 90 % prediction intervals "
+        f"The RMSE is {model['rmse']:.4g}, {comparison} than that of {e.best_baseline}. The 90 % prediction intervals "
         f"covered {covered} of {len(e.y)} values ({100 * model['coverage_90']:.1f} %)."
     )
 
@@ -101,7 +101,7 @@ def _section(e: Evaluation, several: bool) -> str:
     ]  # fmt: skip
     if e.step is not None and len(e.step.unique()) > 1:
         caption = (
-            "By lead time: RMSE of the model and of the baseline (left), and coverage of the 90 % prediction interval "
+            "By lead time: RMSE of the model and of the baselines (left), and coverage of the 90 % prediction interval "
             "(right), which should be at the dashed line."
         )
         figures.append(_figure(lambda *axes: _draw_lead_times(e, *axes), (9, 3.2), caption, panels=2))
@@ -109,13 +109,14 @@ def _section(e: Evaluation, several: bool) -> str:
 
 
 def _table(e: Evaluation) -> str:
-    rows = f"<tr><th>score</th><th>model</th><th>{html.escape(e.baseline_name)}</th><th></th></tr>"
+    heads = "".join(f"<th>{html.escape(name)}</th>" for name in e.scores)
+    rows = f"<tr><th>score</th>{heads}<th></th></tr>"
     for key, (name, meaning) in SCORE_NAMES.items():
-        values = [e.scores["model"][key], e.scores["baseline"][key]]
+        values = [scores[key] for scores in e.scores.values()]
         losses = [abs(value - 0.9) for value in values] if key == "coverage_90" else values
         cells = ""
         for value, loss in zip(values, losses, strict=True):
-            mark = ' class="best"' if loss < max(losses) and key != "width_90" else ""
+            mark = ' class="best"' if min(losses) == loss < max(losses) and key != "width_90" else ""
             text = f"{100 * value:.1f} %" if key == "coverage_90" else f"{value:.4g}"
             cells += f"<td{mark}>{text}</td>"
         rows += f'<tr><td>{name}</td>{cells}<td class="what">{meaning}</td></tr>'
@@ -184,9 +185,10 @@ def _draw_epistemic(e: Evaluation, axes: Axes) -> None:
 def _draw_lead_times(e: Evaluation, left: Axes, right: Axes) -> None:
     assert e.step is not None
     steps = e.step.unique()
-    for p, name, colour in ((e.prediction, "model", BLUE), (e.baseline, e.baseline_name, GREY)):
-        squares = (e.y - p.mean).square()
-        left.plot(steps, [squares[e.step == s].mean().sqrt() for s in steps], color=colour, lw=2, label=name)
+    for i, (name, p) in enumerate({"model": e.prediction, **e.baselines}.items()):
+        squares, style = (e.y - p.mean).square(), ("-", "-", "--", ":", "-.")[i]
+        rmse = [squares[e.step == s].mean().sqrt() for s in steps]
+        left.plot(steps, rmse, style, color=GREY if i else BLUE, lw=2, label=name)
     covered = ((e.lower <= e.y) & (e.y <= e.upper)).double()
     right.plot(steps, [covered[e.step == s].mean() for s in steps], color=BLUE, lw=2)
     right.axhline(0.9, color=GREY, lw=1, ls="--")

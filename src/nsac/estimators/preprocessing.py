@@ -8,8 +8,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from nsac.estimators.new_rows import check_gaps, check_sizes, gap_range
 from nsac.estimators.observations import Observations, SeriesColumns, check_inputs, read_observations
-from nsac.estimators.times import CYCLES, calendar_features, describe_times, detect_cycles, format_step, parse_step
+from nsac.estimators.steps import Calendar, TimeAxis, calendar_features, detect_cycles
+from nsac.estimators.times import TimeReading, describe_times
 from nsac.estimators.windows import Grid, WindowShape, count_between, subsample, to_grid
 from nsac.methods import WindowProblem
 from nsac.models.windows import interpolate_missing
@@ -25,8 +27,7 @@ class SeriesPreprocessor:
     """Turns observations into windows as a fitted forecaster needs them."""
 
     columns: SeriesColumns
-    time_dtype: Any  # dtype of the time column, see `nsac.estimators.times.read_times`
-    step: float | int  # nanoseconds, or in the unit of the time column
+    axis: TimeAxis
     cycles: list[str]  # of the calendar, in use
     irregular: bool  # whether the time between an observation and its slot is an input
     missing: bool  # whether the model knows of missing values; otherwise they are interpolated
@@ -35,19 +36,24 @@ class SeriesPreprocessor:
     scale: np.ndarray  # (inputs,), standard deviation there; 1 for a constant
     roughness: float  # typical root mean square step of the target in a window, in `scale`
     change: np.ndarray  # (horizon,), root mean square of the change from the last known value
+    gaps: tuple[float, float] | None = None  # see `gap_range`, of the training rows; None in older model folders
 
     def read(self, frame: pd.DataFrame) -> Observations:
-        """Rows of a frame; its times must be of the kind that was fitted."""
+        """Rows of a frame, at their positions on the axis; times must be of the kind that was fitted."""
         observations = read_observations(frame, self.columns)
-        fitted, given = describe_times(self.time_dtype), describe_times(observations.time_dtype)
+        fitted, given = describe_times(self.axis.dtype), describe_times(observations.time_dtype)
         if given != fitted:
             raise ValueError(f"Time column {self.columns.time!r} must hold {fitted}, as in `fit`. Got {given} instead.")
-        return observations
+        observations = replace(observations, times=self.axis.positions(observations.times))
+        if self.gaps is not None:
+            check_gaps(observations, self.axis, self.gaps, self.irregular, self.columns.time)
+        check_sizes(observations, self.columns.inputs, self.offset, self.scale)
+        return replace(observations, times=self.axis.nearest(observations.times))
 
     def latest(self, observations: Observations) -> WindowData:
         """The window that ends with the last row of each series, in double precision."""
-        observations = observations.since(observations.last - (self.shape.lookback - 0.5) * self.step)
-        grid = to_grid(observations, self.step, None, to_last=True)
+        observations = observations.since(observations.last - (self.shape.lookback - 0.5) * self.axis.step)
+        grid = to_grid(observations, self.axis.step, None, to_last=True)
         ends = np.flatnonzero(np.append(np.diff(grid.codes) != 0, True))
         known = count_between(np.isfinite(grid.values[:, 0]), grid.start[ends], ends + 1)
         for series in np.flatnonzero(known == 0):
@@ -60,13 +66,13 @@ class SeriesPreprocessor:
 
     def past(self, observations: Observations) -> tuple[Grid, WindowData]:
         """All windows with a known target both in the lookback and in the horizon, in double precision."""
-        grid = to_grid(observations, self.step, self.shape.max_gap)
+        grid = to_grid(observations, self.axis.step, self.shape.max_gap)
         return grid, self.windows(grid, np.flatnonzero(self.shape.usable(grid)), torch.float64)
 
     def windows(self, grid: Grid, ends: np.ndarray, dtype: torch.dtype) -> WindowData:
         """Windows that end at these slots."""
         values = (with_offsets(grid, self.irregular) - self.offset) / self.scale
-        calendar = calendar_features(grid.times, self.time_dtype, self.cycles)
+        calendar = calendar_features(self.axis.times(grid.times), self.axis.dtype, self.cycles)
         return WindowData(
             values=torch.as_tensor(values, dtype=dtype),
             ends=torch.from_numpy(ends),
@@ -75,7 +81,7 @@ class SeriesPreprocessor:
             targets=[0],
             change_std=torch.as_tensor(self.change, dtype=dtype)[:, None],
             calendar=torch.as_tensor(calendar, dtype=dtype) if self.cycles else None,
-            season=round(CYCLES["day"] / self.step) if "day" in self.cycles else 0,
+            season=self.axis.season(self.cycles[0]) if self.cycles else 0,
             bounds=(torch.from_numpy(grid.start), torch.from_numpy(grid.stop)),
             roughness=self.roughness,
             interpolate=not self.missing,
@@ -106,8 +112,11 @@ class SeriesPreprocessor:
     def to_dict(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values, and arrays, under the names of a model folder."""
         columns = [self.columns.time, self.columns.series, self.columns.target, list(self.columns.covariates)]
-        facts = {"columns": columns, "stamps": str(self.time_dtype), "step": self.step, "cycles": self.cycles}
-        facts |= {"irregular": self.irregular, "rough": self.roughness}
+        facts = {"columns": columns, "stamps": str(self.axis.dtype), "step": self.axis.step, "cycles": self.cycles}
+        facts |= {"irregular": self.irregular, "rough": self.roughness, "gaps": self.gaps}
+        reading, calendar = self.columns.reading, self.axis.calendar
+        facts |= {"time_format": reading.format, "dayfirst": reading.dayfirst}
+        facts["calendar"] = None if calendar is None else [calendar.unit, calendar.day, calendar.time]
         return facts, {"centre": self.offset, "unit": self.scale, "change": self.change}
 
     @classmethod
@@ -116,14 +125,20 @@ class SeriesPreprocessor:
     ) -> "SeriesPreprocessor":
         """From what `to_dict` gave; it must fit the problem of the members."""
         time, series, target, covariates = facts["columns"]
-        columns = SeriesColumns(time, series, target, tuple(covariates))
+        time_dtype = pd.api.types.pandas_dtype(facts["stamps"])
+        reading = TimeReading(
+            facts.get("time_format"), facts.get("dayfirst"), numbers=time_dtype == np.dtype(np.float64)
+        )
+        columns = SeriesColumns(time, series, target, tuple(covariates), reading)
         inputs = len(columns.inputs) + facts["irregular"]
         if (problem.input_dim, problem.output_dim, problem.lookback) != (inputs, shape.horizon, shape.lookback):
             raise ValueError("`columns` do not fit the problem.")
         check_array_shapes(arrays, {"centre": (inputs,), "unit": (inputs,), "change": (shape.horizon,)})
-        time_dtype, step, cycles = pd.api.types.pandas_dtype(facts["stamps"]), facts["step"], list(facts["cycles"])
+        calendar, gaps = facts.get("calendar"), facts.get("gaps")  # absent in older folders
+        axis = TimeAxis(time_dtype, facts["step"], None if calendar is None else Calendar(*calendar))
         scaling = arrays["centre"], arrays["unit"], float(facts["rough"]), arrays["change"]
-        return cls(columns, time_dtype, step, cycles, facts["irregular"], problem.missing, shape, *scaling)
+        settings = columns, axis, list(facts["cycles"]), facts["irregular"], problem.missing, shape
+        return cls(*settings, *scaling, gaps=None if gaps is None else (gaps[0], gaps[1]))
 
 
 class TrainingSeries(NamedTuple):
@@ -143,19 +158,23 @@ def prepare(
 ) -> TrainingSeries:
     """Read a frame and fit the preprocessor; its statistics are those of the windows that are not for calibration."""
     observations = read_observations(frame, columns)
-    length = parse_step(step, observations.times, observations.codes)
+    times, codes, time_dtype = observations.times, observations.codes, observations.time_dtype
+    axis = TimeAxis.find(step, times, codes, time_dtype)
+    if time_dtype == np.dtype(np.float64):
+        columns = replace(columns, reading=replace(columns.reading, numbers=True))
+    cycles = detect_cycles(times, axis.mean_step)
+    observations = replace(observations, times=axis.nearest(axis.positions(times)))
     check_inputs(observations, columns)
-    grid = to_grid(observations, length, shape.max_gap)
-    shape.check_length(grid, format_step(length))
+    grid = to_grid(observations, axis.step, shape.max_gap)
+    shape.check_length(grid, axis.describe())
     ends, missing = shape.select(grid)
-    times = ((grid.times - grid.times.min()) / length)[ends]
+    times = ((grid.times - grid.times.min()) / axis.step)[ends]
     ends, times = ends[np.argsort(times, kind="stable")], np.sort(times)
     rest, calibration = shape.calibration_split(times)
     past = grid.times <= grid.times[ends[rest[-1]]]
     offset, scale, roughness, amplitudes = fit_scaling(grid, with_offsets(grid, grid.irregular), past, shape)
-    cycles = detect_cycles(observations.times, length)
-    settings = columns, observations.time_dtype, length, cycles, grid.irregular, missing, shape
-    preprocessor = SeriesPreprocessor(*settings, offset, scale, roughness, change=np.ones(shape.horizon))
+    settings = columns, axis, cycles, grid.irregular, missing, shape, offset, scale, roughness
+    preprocessor = SeriesPreprocessor(*settings, np.ones(shape.horizon), gap_range(observations))
     change = rms_change(preprocessor.windows(grid, ends, torch.float32), rest)
     preprocessor = replace(preprocessor, change=change)
     windows = preprocessor.windows(grid, ends, torch.float32)

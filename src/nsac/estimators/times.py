@@ -1,31 +1,35 @@
-"""Times of a series, its calendar and lead times.
-
-Dates become whole nanoseconds since 1970 in UTC, numbers become floats, and so do steps.
-"""
-# pyright: reportAttributeAccessIssue=false, reportCallIssue=false
+"""Time columns: dates become whole nanoseconds since 1970 in UTC, numbers become floats."""
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportArgumentType=false
 # (the type checker takes a column of a frame for a frame)
 
-import contextlib
+import re
 import warnings
-from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from pandas.api import types
-from torch import Tensor
 
-MIN_EQUAL_GAPS = 0.75
-"""Share of the gaps near the median that must equal it for the median to be the step; otherwise their mean is."""
-DAY = 86_400 * 10**9
-CYCLES = {"day": DAY, "week": 7 * DAY, "year": round(365.2425 * DAY)}  # of the calendar, in nanoseconds
-MIN_CYCLES, MIN_STEPS_PER_CYCLE = 2, 4  # a cycle is used if the series spans it this often, in this many steps each
+DAY_MONTH_YEAR = re.compile(r"\s*(\d{1,2})([/.-])(\d{1,2})\2(?:\d{4}|\d{2})(?!\d)")  # or month, day, year
+WITH_OFFSET = re.compile(r".*\d:\d\d.*(?:Z|UTC|[+-]\d\d(?::?\d\d)?)\s*$")
+DIGIT_FORMATS = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+DIGIT_YEARS = (1900, 2100)  # whole numbers are dates if all of them are valid dates in these years
+BOTH_FLAGS = "`dayfirst=True` or `dayfirst=False` (`--dayfirst` or `--no-dayfirst`)"
 
 
-def read_times(column: pd.Series, name: str) -> tuple[np.ndarray, Any]:
+@dataclass(frozen=True)
+class TimeReading:
+    """How texts and whole numbers of a time column are read as dates."""
+
+    format: str | None = None  # of `strptime`, for instance "%d.%m.%Y"
+    dayfirst: bool | None = None  # whether 01/02/1990 is in February; None if the texts have to tell
+    numbers: bool = False  # whole numbers are never dates
+
+
+def read_times(column: pd.Series, name: str, reading: TimeReading | None = None) -> tuple[np.ndarray, Any]:
     """Times as whole nanoseconds or floats, and the dtype of their column."""
-    column = _parse(column, name)
+    column = parse_times(column, name, reading)
     missing = column.isna().to_numpy()
     if missing.any():
         raise ValueError(f"Time column {name!r} must have a time in every row. Row {np.argmax(missing)} is empty.")
@@ -39,25 +43,41 @@ def read_times(column: pd.Series, name: str) -> tuple[np.ndarray, Any]:
     return times, np.dtype(np.float64)
 
 
-def _parse(column: pd.Series, name: str) -> pd.Series:
+def resolve_reading(column: pd.Series, name: str, reading: TimeReading) -> TimeReading:
+    """The reading with what the column decides: whole numbers that are dates, and whether the day is first.
+
+    An error if the column allows both orders of day and month.
+    """
+    if reading.format is not None or types.is_datetime64_any_dtype(column):
+        return reading
+    if types.is_numeric_dtype(column):
+        layout = None if reading.numbers else _digit_format(column)
+        if layout is not None:
+            warnings.warn(
+                f"Time column {name!r} holds whole numbers such as {column.iloc[0]}, which are read as dates of the "
+                f"format {layout}. For numbers that are no dates subtract a constant.",
+                stacklevel=2,
+            )
+        return replace(reading, format=layout)
+    if not _is_day_month_year(column):
+        return reading
+    return replace(reading, dayfirst=_day_is_first(column.astype(str).where(column.notna()), name, reading.dayfirst))
+
+
+def parse_times(column: pd.Series, name: str, reading: TimeReading | None = None) -> pd.Series:
+    """A column of dates, or of numbers; missing times stay missing."""
     if types.is_object_dtype(column) and column.map(lambda v: isinstance(v, (int, float))).all():
         column = column.astype(float)
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = column.dt.to_timestamp()
     if types.is_bool_dtype(column):
         raise ValueError(f"Time column {name!r} must hold dates or numbers. Got booleans instead.")
-    if types.is_numeric_dtype(column) or types.is_datetime64_any_dtype(column):
+    reading = resolve_reading(column, name, reading or TimeReading())
+    if types.is_datetime64_any_dtype(column):
         return column
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pandas warns when it has to guess the format
-        with contextlib.suppress(ValueError, TypeError, OverflowError):
-            parsed = pd.to_datetime(column)
-            if types.is_datetime64_any_dtype(parsed):
-                return parsed
-        bad = pd.to_datetime(column, errors="coerce", format="mixed", utc=True).isna() & column.notna()
-    example = f" Row {np.argmax(bad)} has {column.iloc[np.argmax(bad)]!r}." if bad.any() else ""
-    raise ValueError(
-        f"Time column {name!r} must hold dates, of one zone, or numbers.{example} Convert it, for instance with "
-        "`pandas.to_datetime`."
-    )
+    if reading.format is not None:
+        return _parse_format(column, name, reading.format)
+    return column if types.is_numeric_dtype(column) else _parse_text(column, name, reading)
 
 
 def restore_times(times: np.ndarray, dtype: Any) -> pd.Series:
@@ -69,6 +89,23 @@ def restore_times(times: np.ndarray, dtype: Any) -> pd.Series:
     return dates if zone is None else dates.dt.tz_localize("UTC").dt.tz_convert(zone)
 
 
+def local_times(times: np.ndarray, dtype: Any) -> np.ndarray:
+    """Nanoseconds since 1970 in the zone of the column, from those in UTC."""
+    if getattr(dtype, "tz", None) is None:
+        return times
+    return restore_times(times, dtype).dt.tz_localize(None).to_numpy().astype("datetime64[ns]").astype(np.int64)
+
+
+def utc_times(local: np.ndarray, dtype: Any) -> np.ndarray:
+    """Inverse of `local_times`; of an hour that is there twice the first, of one that is not there the next."""
+    zone = getattr(dtype, "tz", None)
+    if zone is None:
+        return local
+    dates = pd.DatetimeIndex(local.astype("datetime64[ns]"))
+    zoned = dates.tz_localize(zone, ambiguous=np.ones(len(dates), dtype=bool), nonexistent="shift_forward")
+    return zoned.tz_convert("UTC").tz_localize(None).to_numpy().astype("datetime64[ns]").astype(np.int64)
+
+
 def describe_times(dtype: Any) -> str:
     """What a time column of this dtype holds, for messages."""
     if dtype == np.dtype(np.float64):
@@ -76,89 +113,125 @@ def describe_times(dtype: Any) -> str:
     return "dates without a zone" if getattr(dtype, "tz", None) is None else "dates with a zone"
 
 
-def typical_step(times: np.ndarray, codes: np.ndarray) -> float | int:
-    """The median gap between rows of a series, or the mean of those near it if few equal it (a month has 30.4 days)."""
-    gaps = np.diff(times)[np.diff(codes) == 0].astype(np.float64)
-    if not len(gaps):
-        raise ValueError("`step` must be given if no series has two rows. Got None instead.")
-    median = np.median(gaps)
-    near = gaps[(gaps >= 0.5 * median) & (gaps <= 1.5 * median)]
-    step = median if (np.abs(near - median) < 1e-6 * median).mean() > MIN_EQUAL_GAPS else near.mean()
-    return max(1, round(step)) if times.dtype == np.int64 else float(step)
+def _digit_format(column: pd.Series) -> str | None:
+    """The format of whole numbers such as 20200630, if all are dates; otherwise None."""
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if not len(values) or not np.isfinite(values).all() or (values != np.rint(values)).any() or values.min() < 1e5:
+        return None
+    layout = DIGIT_FORMATS.get(len(f"{values[0]:.0f}"))
+    if layout is None or values.max() >= 1e15:
+        return None
+    dates = pd.to_datetime(_as_text(column), format=layout, errors="coerce")
+    return layout if dates.dt.year.between(*DIGIT_YEARS).all() else None
 
 
-def parse_step(step: Any, times: np.ndarray, codes: np.ndarray) -> float | int:
-    """The argument `step` in the unit of the times: a text if they are dates, otherwise a number; None is typical."""
-    if step is None:
-        return typical_step(times, codes)
-    if times.dtype == np.int64:
-        try:
-            length = pd.Timedelta(step).value if isinstance(step, str) else 0
-        except ValueError:
-            length = 0
-        if length <= 0:
-            raise ValueError(f"`step` must be a text such as '15min', as the times are dates. Got {step!r} instead.")
-        return length
-    if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 < step < np.inf:
-        raise ValueError(f"`step` must be a finite number above 0, as the times are numbers. Got {step!r} instead.")
-    return float(step)
+def _as_text(column: pd.Series) -> pd.Series:
+    """Texts of strptime; a whole number has no decimal point."""
+    if types.is_numeric_dtype(column):
+        column = column.map(lambda v: f"{v:.0f}" if v == np.rint(v) else str(v), na_action="ignore")
+    return column.astype(str).where(column.notna())
 
 
-def format_step(step: float | int) -> str:
-    """A step for messages."""
-    return str(pd.Timedelta(step)) if isinstance(step, int) else f"{step:g}"
+def _is_day_month_year(column: pd.Series) -> bool:
+    known = column.dropna()
+    return bool(len(known)) and DAY_MONTH_YEAR.match(str(known.iloc[0])) is not None
 
 
-def detect_cycles(times: np.ndarray, step: float | int) -> list[str]:
-    """Cycles that a series of dates spans at least twice, in at least four steps; none if times are numbers."""
-    if times.dtype != np.int64:
-        return []
-    longest, shortest = (int(times.max()) - int(times.min())) // MIN_CYCLES, step * MIN_STEPS_PER_CYCLE
-    return [name for name, length in CYCLES.items() if shortest <= length <= longest]
-
-
-def calendar_features(times: np.ndarray, dtype: Any, cycles: Sequence[str]) -> np.ndarray:
-    """Sine and cosine of each of these `CYCLES` at the local time, (times, 2 * cycles); `dtype` has the zone."""
-    local = times
-    if getattr(dtype, "tz", None) is not None and cycles:
-        local = restore_times(times, dtype).dt.tz_localize(None).to_numpy().astype("datetime64[ns]").astype(np.int64)
-    lengths = np.array([CYCLES[name] for name in cycles], dtype=np.int64)
-    angle = 2 * np.pi * (local[:, None] % lengths) / lengths
-    return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(len(times), 2 * len(cycles))
-
-
-def lead_times(
-    at: Any, last: np.ndarray, step: float | int, horizon: int, time_dtype: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """Times and lead times in steps, (series, times) both, of the times `at`; `last` are those of the last rows."""
-    column = pd.Series(at if isinstance(at, (pd.Series, pd.Index, np.ndarray, list, tuple)) else [at])
-    times, given = read_times(column.reset_index(drop=True), "at")
-    if describe_times(given) != describe_times(time_dtype):
+def _day_is_first(text: pd.Series, name: str, dayfirst: bool | None) -> bool | None:
+    """Whether the day is first in texts such as 31/12/1990; None if all are like 05/05/1990."""
+    fields = text.str.extract(DAY_MONTH_YEAR)
+    other = (fields[0].isna() & text.notna()).to_numpy()
+    if other.any():
+        row = np.argmax(other)
         raise ValueError(
-            f"`at` must be {describe_times(time_dtype)}, as the time column. Got {describe_times(given)} instead."
+            f"Time column {name!r} must hold dates of one format. Row {row} has {text.iloc[row]!r}, unlike "
+            f"{text.dropna().iloc[0]!r}. Write them alike."
         )
-    times = np.broadcast_to(times, (len(last), len(times)))
-    lead = (times - last[:, None]) / step
-    bad = (lead <= 0) | (lead > horizon + 1e-9)
+    first, second = fields[0].astype(float).to_numpy(), fields[2].astype(float).to_numpy()
+    if dayfirst is not None:
+        wrong = (second if dayfirst else first) > 12
+        if wrong.any():
+            order, value = ("day", "False") if dayfirst else ("month", "True")
+            flag = "--no-dayfirst" if dayfirst else "--dayfirst"
+            raise ValueError(
+                f"Time column {name!r} is read with the {order} first. Row {np.argmax(wrong)} has "
+                f"{text.iloc[np.argmax(wrong)]!r}, which is no such date. Pass `dayfirst={value}` (`{flag}`)."
+            )
+        return dayfirst
+    if (first > 12).any() and (second > 12).any():
+        rows = np.argmax(first > 12), np.argmax(second > 12)
+        raise ValueError(
+            f"Time column {name!r} must have day and month in one order. Row {rows[0]} has {text.iloc[rows[0]]!r}, "
+            f"with the day first, and row {rows[1]} {text.iloc[rows[1]]!r}, with the month first. Write them alike."
+        )
+    if (first > 12).any() or (second > 12).any():
+        return bool((first > 12).any())
+    if not (first != second).any():
+        return None
+    row = int(np.argmax(first != second))
+    either = [pd.to_datetime(text.iloc[row].strip(), dayfirst=flag).strftime("%-d %B %Y") for flag in (True, False)]
+    raise ValueError(
+        f"Time column {name!r} is ambiguous: {text.iloc[row]!r} in row {row} is {either[0]} or {either[1]}, and no row "
+        f"decides it. Pass {BOTH_FLAGS}, or the format with `time_format` (`--time-format`)."
+    )
+
+
+def _parse_format(column: pd.Series, name: str, layout: str) -> pd.Series:
+    text = _as_text(column)
+    parsed = _dates(text, name, "%z" in layout, {"format": layout, "errors": "coerce"})
+    if parsed is None:
+        raise ValueError(f"`time_format` must be a format such as '%d.%m.%Y'. Got {layout!r} instead.")
+    bad = (parsed.isna() & text.notna()).to_numpy()
     if bad.any():
-        series, which = np.argwhere(bad)[0]
-        first, final = restore_times(last[series] + np.array([0, horizon]) * step, time_dtype)
+        row = np.argmax(bad)
         raise ValueError(
-            f"`at` must be after {first}, the last row, and no later than {final}, {horizon} steps of "
-            f"{format_step(step)} after it. Got {column.iloc[which]} instead. Fit with a longer `horizon`, or "
-            "pass a frame that ends at another time."
+            f"Time column {name!r} must have the format {layout!r}. Row {row} has {text.iloc[row]!r}. Correct it, or "
+            "pass another `time_format` (`--time-format`)."
         )
-    return times, lead
+    return parsed
 
 
-def interpolate_steps(steps: Tensor, start: Tensor, lead: np.ndarray) -> Tensor:
-    """Values at fractional lead times, (..., series, times), by linear interpolation.
+def _parse_text(column: pd.Series, name: str, reading: TimeReading) -> pd.Series:
+    options: list[dict[str, Any]] = [{}, {"format": "ISO8601"}]
+    if _is_day_month_year(column):  # `resolve_reading` has checked all rows
+        options = [{"dayfirst": bool(reading.dayfirst)}, {"dayfirst": bool(reading.dayfirst), "format": "mixed"}]
+    parsed = _dates(column, name, False, *options)
+    if parsed is not None:
+        return parsed
+    with_offset = column.astype(str).str.match(WITH_OFFSET).to_numpy() | column.isna().to_numpy()
+    parsed = _dates(column, name, True, *options) if with_offset.all() else None
+    if parsed is not None:
+        return parsed
+    bad = pd.to_datetime(column, errors="coerce", format="mixed", utc=True).isna() & column.notna()
+    if with_offset.any() and not bad.any():
+        row = int(np.argmin(with_offset))
+        raise ValueError(
+            f"Time column {name!r} must have a UTC offset in every row, or in none. Row {row} has "
+            f"{column.iloc[row]!r}, without one."
+        )
+    example = f" Row {np.argmax(bad)} has {column.iloc[np.argmax(bad)]!r}." if bad.any() else ""
+    raise ValueError(
+        f"Time column {name!r} must hold dates, of one format, or numbers.{example} Correct it, or pass their format, "
+        "for instance '%d.%m.%Y %H:%M', with `time_format` (`--time-format`)."
+    )
 
-    `steps` are the values at lead times 1, 2, ..., (..., series, horizon), and `start` those at 0, (series,).
+
+def _dates(column: pd.Series, name: str, offsets: bool, *options: dict[str, Any]) -> pd.Series | None:
+    """Dates by the first of these options of `pandas.to_datetime` that suits; None if none does.
+
+    `offsets`: all texts have a UTC offset. If it is not the same, times become UTC, with a note.
     """
-    path = torch.cat([start[:, None].expand(*steps.shape[:-1], 1), steps], -1)
-    left = np.clip(np.floor(lead), 0, steps.shape[-1] - 1).astype(np.int64)
-    index = torch.as_tensor(left).expand(*steps.shape[:-1], -1)
-    share = torch.as_tensor(lead) - index
-    a, b = path.gather(-1, index), path.gather(-1, index + 1)
-    return a + share * (b - a)
+    for utc in (False, True) if offsets else (False,):
+        for option in options:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # pandas warns when it has to guess the format
+                    parsed = pd.to_datetime(column, utc=utc, **option)
+            except (ValueError, TypeError, OverflowError):
+                continue
+            if types.is_datetime64_any_dtype(parsed):
+                if utc:
+                    message = f"Time column {name!r} has several UTC offsets. Its times are converted to UTC."
+                    warnings.warn(message, stacklevel=2)
+                return parsed
+    return None

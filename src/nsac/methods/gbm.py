@@ -88,7 +88,7 @@ class QuantileBoosting(AbstractSolved):
         """Sum of the trees, (quantiles, rows, outputs); all rows descend all trees in parallel."""
         flat = {name: getattr(self, name).flatten(0, 2) for name in NODE}
         node = torch.zeros(len(flat["value"]), len(x), dtype=torch.int64)  # trees x rows
-        for _ in range(int(self.depth)):
+        for _ in range(min(int(self.depth), self.value.shape[-1])):  # a stored depth may be any number
             goes_left = x.T.gather(0, flat["feature"].gather(1, node)) <= flat["threshold"].gather(1, node)
             node = torch.where(goes_left, flat["left"].gather(1, node), flat["right"].gather(1, node))
         trees = flat["value"].gather(1, node).unflatten(0, self.value.shape[:3]).sum(2)

@@ -1,14 +1,16 @@
 """Checkpoints: a folder with the two latest states of a run, each one safetensors file that is whole or not there."""
 
+import contextlib
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from nsac._io import write_atomic
+from nsac._io import lock, write_atomic
 
 FORMAT, VERSION = "nsac-checkpoint", "1"
 KEEP = 2  # checkpoints in the folder: if the newest is damaged there is one to go back to
@@ -23,6 +25,25 @@ class Snapshot(NamedTuple):
 
     facts: dict[str, Any]  # what fits into JSON; "step" is among it
     tensors: dict[str, Tensor]  # what does not
+
+
+@contextlib.contextmanager
+def hold_checkpoints(folder: Path | None) -> Iterator[None]:
+    """Reserve a folder, which is created, for one run; `CheckpointError` if another run has it. None for no folder."""
+    if folder is None:
+        yield
+        return
+    check_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(lock(folder / ".lock", wait=False))
+        except BlockingIOError:
+            raise CheckpointError(
+                f"`checkpoint` must be a folder that no other run is using. {folder} is in use. Wait for that run to "
+                "end, or name another folder."
+            ) from None
+        yield
 
 
 def write_checkpoint(folder: Path, snapshot: Snapshot) -> Path:
@@ -42,11 +63,16 @@ def write_checkpoint(folder: Path, snapshot: Snapshot) -> Path:
 
 def latest_checkpoint(folder: Path, sweep: bool = False) -> Path | None:
     """The newest checkpoint, or None if there is none yet; `sweep` removes what a killed run left half-written."""
-    if folder.exists() and not folder.is_dir():
-        raise CheckpointError(f"`checkpoint` must be a folder. {folder} is a file. Name a folder, new or old.")
+    check_folder(folder)
     for temporary in folder.glob("step-*.tmp") if sweep else ():
         temporary.unlink(missing_ok=True)
     return (_checkpoints(folder) or [None])[-1]
+
+
+def check_folder(folder: Path) -> None:
+    """`CheckpointError` if it is a file."""
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"`checkpoint` must be a folder. {folder} is a file. Name a folder, new or old.")
 
 
 def read_checkpoint(path: Path) -> Snapshot:

@@ -15,7 +15,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from nsac.training.checkpoint import CheckpointError, latest_checkpoint, read_checkpoint, write_checkpoint
+from nsac.training.checkpoint import (
+    CheckpointError,
+    hold_checkpoints,
+    latest_checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 from nsac.training.config import TrainConfig
 from nsac.training.data import Data, check_rows
 from nsac.training.progress import Progress, Report
@@ -92,7 +98,7 @@ def train(
         DivergedError: a loss, gradient or weight was not finite, or the loss was far above its median. The model has
             the last good weights.
         Interrupted: Ctrl-C. The run can be resumed.
-        CheckpointError: the folder contains a checkpoint that cannot be resumed.
+        CheckpointError: the folder contains a checkpoint that cannot be resumed, or another run is using it.
     """
     missing = [name for name in ("loss", "validation") if not callable(getattr(model, name, None))]
     if not isinstance(model, nn.Module) or missing:
@@ -101,9 +107,15 @@ def train(
             f"Got {type(model).__name__} instead{', without ' + ' and '.join(missing) if missing else ''}."
         )
     check_rows(train_data, validation_data)
-    state = RunState(_launch(config), model, train_data, validation_data, config, seed)
+    fabric = _launch(config)
     folder = None if checkpoint is None else Path(checkpoint)
-    _resume(state, folder)
+    with hold_checkpoints(folder if fabric.is_global_zero else None):
+        state = RunState(fabric, model, train_data, validation_data, config, seed)
+        _resume(state, folder)
+        return _complete(state, folder, report)
+
+
+def _complete(state: RunState, folder: Path | None, report: Report | None) -> TrainResult:
     with DeferredInterrupt() as interrupt:
         try:
             _run_steps(state, folder, report, interrupt)

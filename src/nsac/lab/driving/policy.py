@@ -17,7 +17,8 @@ from nsac.lab.grid.config import RunConfig, run_config
 from nsac.lab.grid.run import run_fitted
 from nsac.lab.grid.store import RESULTS, Record, Store
 from nsac.lab.tasks import carracing, udacity
-from nsac.methods import AbstractMethod, FrameProblem, problem_from_dict
+from nsac.methods import METHODS, AbstractMethod, FrameProblem, problem_from_dict
+from nsac.methods.stored import stored_sizes
 from nsac.training import Progress
 from nsac.uncertainty import Prediction, VarianceScale
 
@@ -112,8 +113,11 @@ def load_policy(folder: str | os.PathLike, task: str | None = None) -> DrivingPo
         raise ModelError(f"The model in {folder} is a {facts.get('class')!r}, not a driving policy.")
     try:
         config = RunConfig(**facts["config"])
-        method = config.build(problem_from_dict(facts["problem"]))
-        method.load_state_dict({n.removeprefix("method/"): t for n, t in tensors.items() if n.startswith("method/")})
+        weights = {n.removeprefix("method/"): t for n, t in tensors.items() if n.startswith("method/")}
+        problem = problem_from_dict(facts["problem"])
+        with stored_sizes(METHODS[config.method], problem, weights):
+            method = config.build(problem)
+        method.load_state_dict(weights)
         policy = DrivingPolicy(method, tensors["shift"], tensors["scale"], config, tensors["calibration"])
         NETWORK_INPUTS[policy.task]
     except Exception as err:  # a wrong value can fail in any part of what it describes

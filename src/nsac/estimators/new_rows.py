@@ -1,0 +1,80 @@
+"""Checks of the rows that a fitted forecaster is given: their step, their sizes, and targets that end early."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+
+from nsac.estimators.observations import Observations, SeriesColumns
+from nsac.estimators.steps import TimeAxis, typical_step
+from nsac.estimators.times import restore_times
+
+MIN_COMPARED_GAPS, MAX_GAP_FACTOR = 4, 1.5
+"""Rows are of another step if so many gaps or more differ by more than this factor from those of the training rows."""
+MAX_STANDARDISED = 1e30  # standard deviations from the mean; forecasts from a larger number may be infinite
+
+
+def gap_range(observations: Observations) -> tuple[float, float]:
+    """Smallest median gap, and largest smallest gap, of the series: rows of any of them lie between."""
+    gaps, codes = _gaps(observations)
+    medians, smallest = pd.Series(gaps).groupby(codes).agg(["median", "min"]).to_numpy(dtype=float).T
+    return float(medians.min()), float(smallest.max())
+
+
+def check_gaps(
+    observations: Observations, axis: TimeAxis, gaps: tuple[float, float], irregular: bool, time: str
+) -> None:
+    """Refuse rows that are farther apart, or closer, than those of any series in training; `gaps` is their range."""
+    given, _ = _gaps(observations)
+    if len(given) < MIN_COMPARED_GAPS:
+        return
+    finest, coarsest = gaps
+    expected = None
+    if given.min() > MAX_GAP_FACTOR * max(coarsest, axis.step):  # otherwise rows may be missing
+        expected = coarsest
+    elif not irregular and np.median(given) * MAX_GAP_FACTOR < finest:
+        expected = finest
+    if expected is not None:
+        fitted, found = axis.describe(expected), axis.describe(typical_step(observations.times, observations.codes))
+        raise ValueError(
+            f"Rows must be {fitted} apart, as in `fit`. In column {time!r} they are {found} apart. Resample them, "
+            "or fit another model to such rows."
+        )
+
+
+def check_sizes(observations: Observations, names: list[str], offset: np.ndarray, scale: np.ndarray) -> None:
+    """Refuse numbers that are too far from those of the training rows for finite forecasts."""
+    for i, name in enumerate(names):
+        sizes = np.abs(observations.values[:, i] - offset[i]) / scale[i]
+        if np.nanmax(sizes, initial=0.0) > MAX_STANDARDISED:
+            value = observations.values[np.nanargmax(sizes), i]
+            raise ValueError(
+                f"Column {name!r} must hold numbers within {MAX_STANDARDISED:g} standard deviations of the training "
+                f"rows. Got {value:g} instead. Choose the unit of `fit`, or make it NaN."
+            )
+
+
+def warn_known_future(observations: Observations, columns: SeriesColumns, axis: TimeAxis, horizon: int) -> None:
+    """Warn of rows at the end of a series that have values of covariates and no target."""
+    values = observations.values
+    stops = np.append(np.flatnonzero(np.diff(observations.codes)) + 1, len(values))
+    for series, stop in enumerate(stops):
+        start = stops[series - 1] if series else 0
+        known = np.flatnonzero(np.isfinite(values[start:stop, 0]))
+        first = start + known[-1] + 1 if len(known) else stop
+        if np.isfinite(values[first:stop, 1:]).any():
+            whose = "" if columns.series is None else f" of series {observations.names[series]!r}"
+            ahead = observations.last[series] + np.array([1, horizon]) * axis.step
+            begin, end = restore_times(axis.times(ahead), observations.time_dtype)
+            warnings.warn(
+                f"The last {stop - first} rows{whose} have values of covariates but no {columns.target!r}. Future "
+                f"values of covariates are not used: the forecasts are those from {begin} to {end}, after these rows. "
+                f"Drop these rows to forecast from the last known {columns.target!r} on.",
+                stacklevel=4,
+            )
+            return
+
+
+def _gaps(observations: Observations) -> tuple[np.ndarray, np.ndarray]:
+    same = np.diff(observations.codes) == 0
+    return np.diff(observations.times)[same], observations.codes[1:][same]

@@ -1,0 +1,240 @@
+"""Steps of a series: fixed lengths, or calendar steps such as months and business days; cycles and lead times.
+
+With calendar steps, times are mapped to positions that count them, so that a grid of positions is regular.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from nsac.estimators.times import TimeReading, describe_times, local_times, read_times, restore_times, utc_times
+
+MIN_EQUAL_GAPS = 0.75
+"""Share of the gaps near the median that must equal it for the median to be the step; otherwise their mean is."""
+DAY = 86_400 * 10**9
+CYCLES = {"day": DAY, "week": 7 * DAY, "year": round(365.2425 * DAY)}  # of the calendar, in nanoseconds
+MIN_CYCLES, MIN_STEPS_PER_CYCLE = 2, 4  # a cycle is used if the series spans it this often, in this many steps each
+UNITS = {"month": CYCLES["year"] / 12, "business month": CYCLES["year"] / 12, "business day": 1.4 * DAY, "day": DAY}
+"""Units of calendar steps, and their mean length in nanoseconds."""
+MIN_CALENDAR_GAP = 0.8 * DAY  # shorter steps have a fixed length
+MIN_ANCHORED_ROWS = 0.9  # share of the rows that lie on calendar steps, if these are in use
+MIN_BUSINESS_ROWS = 10  # two weeks without a row on a weekend: fewer may be chance
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """Calendar units, counted since 1970: position 1.5 is half-way between the first unit and the second."""
+
+    unit: str  # one of `UNITS`
+    day: int  # of the month: its last one if it is shorter
+    time: int  # of day, in nanoseconds
+
+    def anchors(self, count: np.ndarray) -> np.ndarray:
+        """Local times of these positions, which are whole numbers, in nanoseconds."""
+        if self.unit == "business day":
+            dates = np.busday_offset("1970-01-01", count, roll="forward")
+        elif self.unit == "day":
+            dates = count.astype("datetime64[D]")
+        else:
+            months = count.astype("datetime64[M]")
+            first, following = months.astype("datetime64[D]"), (months + 1).astype("datetime64[D]")
+            dates = np.minimum(first + self.day - 1, following - 1)
+            if self.unit == "business month":
+                dates = np.busday_offset(dates, 0, roll="forward" if self.day == 1 else "backward")
+        return dates.astype("datetime64[ns]").astype(np.int64) + self.time
+
+    def positions(self, local: np.ndarray) -> np.ndarray:
+        """Positions of local times, float64."""
+        dates = local.astype("datetime64[ns]")
+        if self.unit == "business day":
+            count = np.busday_count("1970-01-01", dates.astype("datetime64[D]"))
+        else:
+            count = dates.astype("datetime64[D]" if self.unit == "day" else "datetime64[M]").astype(np.int64)
+        count = count - (self.anchors(count) > local)
+        count = count + (self.anchors(count + 1) <= local)
+        before, after = self.anchors(count), self.anchors(count + 1)
+        return count + (local - before) / (after - before)
+
+    def local_times(self, positions: np.ndarray) -> np.ndarray:
+        """Inverse of `positions`."""
+        count = np.floor(positions + 1e-9).astype(np.int64)
+        before, after = self.anchors(count), self.anchors(count + 1)
+        return before + np.rint((positions - count) * (after - before)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class TimeAxis:
+    """Times of a series as positions on an axis with regular steps. Without a calendar positions are the times."""
+
+    dtype: Any  # of the time column, see `nsac.estimators.times.read_times`
+    step: float | int  # nanoseconds, in the unit of the time column, or in units of the calendar
+    calendar: Calendar | None = None
+
+    @classmethod
+    def find(cls, step: Any, times: np.ndarray, codes: np.ndarray, dtype: Any) -> "TimeAxis":
+        """The axis with this argument `step`; None for typical steps, which may be those of a calendar."""
+        found = detect_calendar(times, codes, dtype) if step is None and times.dtype == np.int64 else None
+        return cls(dtype, parse_step(step, times, codes)) if found is None else cls(dtype, *found)
+
+    def positions(self, times: np.ndarray) -> np.ndarray:
+        """Positions of times as `read_times` returns them."""
+        return times if self.calendar is None else self.calendar.positions(local_times(times, self.dtype))
+
+    def nearest(self, positions: np.ndarray) -> np.ndarray:
+        """Positions of rows: with a calendar the whole ones, so that a late row does not delay the forecasts."""
+        return positions if self.calendar is None else np.rint(positions)
+
+    def times(self, positions: np.ndarray) -> np.ndarray:
+        """Inverse of `positions`."""
+        if self.calendar is None:
+            return positions
+        local = self.calendar.local_times(positions.ravel())
+        return utc_times(local, self.dtype).reshape(positions.shape)
+
+    @property
+    def mean_step(self) -> float | int:
+        """Length of a step on average: nanoseconds if times are dates."""
+        return self.step if self.calendar is None else self.step * UNITS[self.calendar.unit]
+
+    def season(self, cycle: str) -> int:
+        """Steps in a cycle."""
+        return round(CYCLES[cycle] / self.mean_step)
+
+    def describe(self, gap: float | int | None = None) -> str:
+        """A step, or another length in its unit, for messages."""
+        length = self.step if gap is None else gap
+        if self.calendar is None:
+            return format_step(round(length) if isinstance(self.step, int) else length)
+        if length < 1:
+            return f"{length * UNITS[self.calendar.unit] / DAY:.1g} days"
+        return f"{length:.3g} {self.calendar.unit}" + ("" if length == 1 else "s")
+
+
+def typical_step(times: np.ndarray, codes: np.ndarray) -> float | int:
+    """The median gap between rows of a series, or the mean of those near it if few equal it."""
+    gaps = np.diff(times)[np.diff(codes) == 0].astype(np.float64)
+    if not len(gaps):
+        raise ValueError("`step` must be given if no series has two rows. Got None instead.")
+    median = np.median(gaps)
+    near = gaps[(gaps >= 0.5 * median) & (gaps <= 1.5 * median)]
+    step = median if (np.abs(near - median) < 1e-6 * median).mean() > MIN_EQUAL_GAPS else near.mean()
+    return max(1, round(step)) if times.dtype == np.int64 else float(step)
+
+
+def detect_calendar(times: np.ndarray, codes: np.ndarray, dtype: Any) -> tuple[float, Calendar] | None:
+    """Number of calendar units in a step, and the calendar on which nearly all of these dates lie; None if none."""
+    same = np.diff(codes) == 0
+    if not same.any() or np.median(np.diff(times)[same]) < MIN_CALENDAR_GAP:
+        return None
+    local = local_times(times, dtype)
+    for unit, day in _possible_calendars(times, local, dtype):
+        calendar = Calendar(unit, day, _typical_time(local))
+        position = calendar.positions(local)
+        slot = np.rint(position)
+        if (np.abs(position - slot) < 1e-9).mean() < MIN_ANCHORED_ROWS or (np.diff(slot)[same] <= 0).any():
+            continue
+        step = typical_step(slot, codes)
+        if unit == "business day" and step != 1:
+            continue
+        return (step if step == round(step) else 1.0), calendar
+    return None
+
+
+def _possible_calendars(times: np.ndarray, local: np.ndarray, dtype: Any) -> list[tuple[str, int]]:
+    """Units and days of the month, in the order in which they are tried."""
+    dates = local.astype("datetime64[ns]").astype("datetime64[D]")
+    days = (dates - dates.astype("datetime64[M]").astype("datetime64[D]")).astype(np.int64) + 1
+    possible = [("month", int(day)) for day in dict.fromkeys((1, days.max(), 31))]
+    if np.is_busday(dates).all():
+        possible += [("business month", 1), ("business month", 31)]
+        if len(times) >= MIN_BUSINESS_ROWS:
+            possible.append(("business day", 1))
+    year = times[-1] + 30 * DAY * np.arange(13)
+    if len(np.unique(local_times(year, dtype) - year)) > 1:  # daylight saving time: a local day may have 23 hours
+        possible.append(("day", 1))
+    return possible
+
+
+def _typical_time(local: np.ndarray) -> int:
+    times, counts = np.unique(local % DAY, return_counts=True)
+    return int(times[counts.argmax()])
+
+
+def parse_step(step: Any, times: np.ndarray, codes: np.ndarray) -> float | int:
+    """The argument `step` in the unit of the times: a text if they are dates, otherwise a number; None is typical."""
+    if step is None:
+        return typical_step(times, codes)
+    if times.dtype == np.int64:
+        try:
+            length = pd.Timedelta(step).value if isinstance(step, str) else 0
+        except ValueError:
+            length = 0
+        if length <= 0:
+            raise ValueError(f"`step` must be a text such as '15min', as the times are dates. Got {step!r} instead.")
+        return length
+    if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 < step < np.inf:
+        raise ValueError(f"`step` must be a finite number above 0, as the times are numbers. Got {step!r} instead.")
+    return float(step)
+
+
+def format_step(step: float | int) -> str:
+    """A step for messages."""
+    return str(pd.Timedelta(step)) if isinstance(step, int) else f"{step:g}"
+
+
+def detect_cycles(times: np.ndarray, step: float | int) -> list[str]:
+    """Cycles that a series of dates spans at least twice, in at least four steps; none if times are numbers."""
+    if times.dtype != np.int64:
+        return []
+    longest, shortest = (int(times.max()) - int(times.min())) // MIN_CYCLES, step * MIN_STEPS_PER_CYCLE
+    return [name for name, length in CYCLES.items() if shortest <= length <= longest]
+
+
+def calendar_features(times: np.ndarray, dtype: Any, cycles: Sequence[str]) -> np.ndarray:
+    """Sine and cosine of each of these `CYCLES` at the local time, (times, 2 * cycles); `dtype` has the zone."""
+    local = local_times(times, dtype) if cycles else times
+    lengths = np.array([CYCLES[name] for name in cycles], dtype=np.int64)
+    angle = 2 * np.pi * (local[:, None] % lengths) / lengths
+    return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(len(times), 2 * len(cycles))
+
+
+def lead_times(
+    at: Any, last: np.ndarray, axis: TimeAxis, horizon: int, reading: TimeReading | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and lead times in steps, (series, times) both, of the times `at`; `last` are those of the last rows."""
+    column = pd.Series(at if isinstance(at, (pd.Series, pd.Index, np.ndarray, list, tuple)) else [at])
+    times, given = read_times(column.reset_index(drop=True), "at", reading)
+    if describe_times(given) != describe_times(axis.dtype):
+        raise ValueError(
+            f"`at` must be {describe_times(axis.dtype)}, as the time column. Got {describe_times(given)} instead."
+        )
+    positions = np.broadcast_to(axis.positions(times), (len(last), len(times)))
+    lead = (positions - last[:, None]) / axis.step
+    bad = (lead <= 0) | (lead > horizon + 1e-9)
+    if bad.any():
+        series, which = np.argwhere(bad)[0]
+        first, final = restore_times(axis.times(last[series] + np.array([0, horizon]) * axis.step), axis.dtype)
+        raise ValueError(
+            f"`at` must be after {first}, the last row, and no later than {final}, {horizon} steps of "
+            f"{axis.describe()} after it. Got {column.iloc[which]} instead. Fit with a longer `horizon`, or "
+            "pass a frame that ends at another time."
+        )
+    return positions, lead
+
+
+def interpolate_steps(steps: Tensor, start: Tensor, lead: np.ndarray) -> Tensor:
+    """Values at fractional lead times, (..., series, times), by linear interpolation.
+
+    `steps` are the values at lead times 1, 2, ..., (..., series, horizon), and `start` those at 0, (series,).
+    """
+    path = torch.cat([start[:, None].expand(*steps.shape[:-1], 1), steps], -1)
+    left = np.clip(np.floor(lead), 0, steps.shape[-1] - 1).astype(np.int64)
+    index = torch.as_tensor(left).expand(*steps.shape[:-1], -1)
+    share = torch.as_tensor(lead) - index
+    a, b = path.gather(-1, index), path.gather(-1, index + 1)
+    return a + share * (b - a)
