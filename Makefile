@@ -7,7 +7,7 @@ EXTRAS := bench,drive,export,parquet,track,race,dev
 .PHONY: demo test slow race cost lint setup format clean
 .DELETE_ON_ERROR:
 
-demo: .venv/.base  ## train on the irregular spiral and draw what the model knows
+demo: .venv/.base  ## train on irregularly sampled spirals and draw aleatoric and epistemic uncertainty
 	$(BIN)/nsac demo
 
 # Two workers for two cores, one thread each: threads that compete for cores only wait for each other.
