@@ -92,7 +92,9 @@ def figure(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def output(figure):
-    return call("demo", "--steps", 2, "--out", figure).output
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nsac.lab.studies.demo.run_demo", lambda *_: tiny_demo())
+        return call("demo", "--out", figure).output
 
 
 @pytest.mark.parametrize("word", ["later times", "other direction", "aleat.", "epist.", "RMSE/total", "90 % PI"])
