@@ -29,7 +29,9 @@ def test_ode_gates_are_a_content_a_rate_and_the_deterministic_logit(generator):
 @pytest.mark.parametrize("gates", [ou_gates, ode_gates])
 def test_gates_far_below_zero_leave_a_finite_logit(gates):
     motor = torch.full((3 if gates is ou_gates else 2, 1), -1e3)
-    assert gates(motor, torch.ones(1)).mean.isfinite().all()
+    found = gates(motor, torch.ones(1))
+    assert found.mean.isfinite().all()
+    assert all(0 < found.values[rate] < 1e-3 for rate in ("kappa", "psi", "omega") if rate in found.values)
 
 
 def test_queries_are_the_potentials_of_all_heads_in_order(generator):
