@@ -226,8 +226,8 @@ def target_std(values: np.ndarray, y: Any) -> np.ndarray:
     std, size = values.std(0), np.ptp(values, axis=0)
     for i in np.flatnonzero((size > 0) & (size < MIN_RANGE)):
         raise ValueError(
-            f"The target ({_label(y, int(i))}) must vary by at least {MIN_RANGE:g}. Its largest number minus its smallest "
-            f"is {size[i]:g}. Choose another unit."
+            f"The target ({_label(y, int(i))}) must vary by at least {MIN_RANGE:g}. Its largest number minus its "
+            f"smallest is {size[i]:g}. Choose another unit."
         )
     for i in np.flatnonzero(std <= 1e-12 * np.abs(values.mean(0))):
         raise ValueError(
