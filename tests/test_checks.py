@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from nsac import NSAC
+from nsac import NAC, NSAC, NSACLoss
 from support.layers import SMALL, make
 
 X, TIMES = torch.randn(2, 9, 3), torch.rand(2, 9)
@@ -60,6 +60,69 @@ def test_an_invalid_setting_is_refused_by_name(arguments, words):
         NSAC(**{"input_dim": 3, "output_dim": 2, **SMALL, **arguments})
     for word in words:
         assert word in str(caught.value)
+
+
+MINUTES = 1_600_000_000 + 60 * torch.arange(9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"times": MINUTES.float()}, ["`times`", "float32", "1.6e+09", "128", "float64", "subtract"]),
+        ({"times": MINUTES, "query_times": MINUTES[:3].float() + 60}, ["`query_times`", "float32", "float64"]),
+        ({"times": torch.linspace(0, 3600, 9).bfloat16()}, ["`times`", "bfloat16", "16"]),
+        (
+            {"times": MINUTES * 10**9 + 10 * torch.arange(9)},
+            ["`times`", "int64"],
+        ),  # double precision cannot represent them either
+    ],
+    ids=["times", "query_times", "half", "int64"],
+)
+def test_times_that_their_type_rounds_to_coarse_steps_are_refused(arguments, words):
+    with pytest.raises(ValueError) as caught:
+        make(time_scale=3600.0)(X, **arguments)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_rounding_of_masked_times_is_not_refused():
+    mask = torch.zeros(2, 9, dtype=torch.bool)
+    mask[:, 7:] = True
+    times = torch.linspace(0, 1, 9, dtype=torch.float32).repeat(2, 1).masked_fill(mask, 1e9)
+    make()(X, times, mask)
+
+
+def test_large_whole_numbers_that_single_precision_represents_are_accepted():
+    make()(X, torch.arange(1e5, 1e5 + 9, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("name", ["x", "times", "mask", "query", "query_times", "noise"])
+def test_an_array_is_refused_with_the_call_that_converts_it(name):
+    arguments = {"x": X, "times": TIMES, "mask": TIMES < 0, "query": X, "query_times": TIMES}
+    arguments |= {"noise": torch.randn(5, 4, 2, 4, 9)}
+    with pytest.raises(TypeError, match=rf"`{name}` .* numpy.ndarray .*torch.from_numpy\({name}\)"):
+        make()(**{**arguments, name: arguments[name].numpy()})
+
+
+@pytest.mark.parametrize("call", [NAC(3), NAC(3).trace, make().predict, make().trace])
+def test_every_method_of_a_layer_refuses_an_array(call):
+    with pytest.raises(TypeError, match="torch.from_numpy"):
+        call(X.numpy())
+
+
+def test_novelty_is_not_fitted_on_arrays():
+    with pytest.raises(TypeError, match="torch.from_numpy"):
+        make().fit_novelty({"x": X.numpy()}, {"x": X, "y": X[:, 0, :2]})
+
+
+def test_a_list_is_refused_with_the_call_that_converts_it():
+    with pytest.raises(TypeError, match=r"`times` .* list .*torch.as_tensor\(times\)"):
+        make()(X, TIMES.tolist())
+
+
+def test_the_loss_refuses_an_array_of_targets():
+    with pytest.raises(TypeError, match=r"torch.from_numpy\(y\)"):
+        NSACLoss()(make(), X, X[:, 0, :2].numpy())
 
 
 def test_times_are_refused_by_a_layer_without_time():

@@ -8,6 +8,9 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
+MAX_ROUNDING_OF_SCALE, MAX_ROUNDING_OF_GAP = 1e-3, 0.02
+"""Coarsest accepted resolution of observation times, in units of `time_scale` and of the mean gap between them."""
+
 
 def check_int(name: str, value: object, minimum: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
@@ -30,6 +33,14 @@ def check_heads(d_model: int, num_heads: int) -> None:
             f"`d_model` must be divisible by `num_heads`. Got d_model={d_model} and num_heads={num_heads} instead. "
             f"Take d_model={num_heads * max(1, round(d_model / num_heads))}, or another number of heads."
         )
+
+
+def check_tensor(name: str, value: object) -> None:
+    """`value` is None or a tensor."""
+    if value is not None and not isinstance(value, Tensor):
+        kind = type(value).__name__ if not type(value).__module__.startswith("numpy") else "numpy.ndarray"
+        convert = "from_numpy" if kind == "numpy.ndarray" else "as_tensor"
+        raise TypeError(f"`{name}` must be a torch tensor. Got {kind} instead. Call `torch.{convert}({name})`.")
 
 
 def check_shape(name: str, value: Tensor, axes: str, *shapes: tuple[int, ...], hint: str = "") -> None:
@@ -121,6 +132,33 @@ def check_columns(name: str, fitted: torch.Size, shape: torch.Size) -> None:
         )
 
 
+def check_resolution(name: str, times: Tensor, limit: float) -> None:
+    """The type of the times, integers as float64, represents them, or rounds them to steps of at most `limit`."""
+    largest = times.abs().max().item() if times.numel() else 0.0
+    eps = torch.finfo(times.dtype if times.is_floating_point() else torch.float64).eps
+    step = math.ldexp(eps, math.frexp(largest)[1] - 1)  # between two neighbouring numbers of this type
+    if step <= limit:
+        return
+    if times.is_floating_point():
+        rounded = times.double() % (4 * step) != 0  # if none of them uses the last two bits, none was rounded
+    else:
+        rounded = times.double().to(times.dtype) != times
+    if rounded.any():
+        raise ValueError(
+            f"`{name}` must distinguish times that are {limit:.3g} apart: more would not be small against `time_scale` "
+            f"and the mean gap between times. Got {times.dtype} up to {largest:.6g} instead, which is rounded to "
+            f"multiples of {step:.3g}. Pass float64 times, or subtract the first time before you convert them."
+        )
+
+
+def mean_gap(times: Tensor, hidden: Tensor) -> float:
+    """Largest mean gap between the times of a row that are not hidden; 0 if no row has two."""
+    low = times.double().masked_fill(hidden, math.inf).amin(-1)
+    high = times.double().masked_fill(hidden, -math.inf).amax(-1)
+    gaps = (high - low) / ((~hidden).sum(-1) - 1)
+    return gaps.nan_to_num(0.0, 0.0, 0.0).max().item()
+
+
 def check_sequence(
     x: Tensor,
     times: Tensor | None,
@@ -131,10 +169,13 @@ def check_sequence(
     *,
     input_dim: int,
     query_dim: int | None,
-    takes_times: bool,
+    time_scale: float | None,
 ) -> None:
-    """Shapes, types and values of one batch of sequences for an attention layer."""
-    hint = ""
+    """Shapes, types and values of one batch for an attention layer; one without a time scale takes no times."""
+    tensors = {"x": x, "times": times, "mask": mask, "query": query, "query_times": query_times}
+    for name, value in tensors.items():
+        check_tensor(name, value)
+    takes_times, hint = time_scale is not None, ""
     if x.ndim == 3:
         hint = " Pass as many features as `input_dim`, or build the layer with another `input_dim`."
     elif x.ndim == 2 and x.shape[-1] == input_dim:
@@ -186,6 +227,15 @@ def check_sequence(
     check_finite("times", times, mask if times is not None and times.ndim == 2 else None)
     check_finite("query", query)
     check_finite("query_times", query_times)
+    if times is not None and time_scale is not None:
+        hidden = torch.zeros_like(times, dtype=torch.bool) if mask is None or times.ndim == 1 else mask
+        limit = MAX_ROUNDING_OF_SCALE * time_scale
+        gap = mean_gap(times.detach(), hidden)
+        if gap > 0:
+            limit = min(limit, MAX_ROUNDING_OF_GAP * gap)
+        check_resolution("times", times.detach()[~hidden], limit)
+        if query_times is not None:
+            check_resolution("query_times", query_times.detach(), limit)
 
 
 def warn_single_key(n_keys: int, topk: int, mask: Tensor | None) -> None:

@@ -164,3 +164,106 @@ def test_softmax_with_nothing_kept_is_zero_and_its_gradient_finite():
 def test_weigh_is_a_sum_over_keys(generator):
     weights, values = torch.rand(2, 3, 4, 5, generator=generator), torch.randn(6, 3, 4, 5, generator=generator)
     torch.testing.assert_close(weigh(weights, values), torch.einsum("nkab,dkab->ndab", weights, values))
+
+
+def direct(q, k, topk, mask=None, causal=False, positions=None):
+    """The same selection without chunks, folds and blocks: keys in order, and which of them are kept."""
+    scores = q @ k.mT
+    if mask is not None:
+        scores = scores.masked_fill(mask[:, None, None], -math.inf)
+    if causal:
+        query_pos, key_pos = positions or (torch.arange(q.shape[-2]), torch.arange(k.shape[-2]))
+        query_pos, key_pos = torch.atleast_2d(query_pos), torch.atleast_2d(key_pos)
+        scores = scores.masked_fill((key_pos[:, None] > query_pos[..., None])[:, None], -math.inf)
+    best = scores.topk(min(topk, k.shape[-2]))
+    return [sorted(i for i, s in zip(*row, strict=True) if s > -math.inf) for row in zip(
+        best.indices.flatten(0, -2).tolist(), best.values.flatten(0, -2).tolist(), strict=True
+    )]  # fmt: skip
+
+
+def selected(index, keep):
+    return [[i for i, kept in zip(*row, strict=True) if kept] for row in zip(
+        index.flatten(0, -2).tolist(), keep.flatten(0, -2).tolist(), strict=True
+    )]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("n_keys, topk", [(1, 1), (2, 3), (10, 10), (63, 2), (64, 2), (65, 2), (70, 2), (200, 6)])
+def test_selection_is_that_of_all_scores(n_keys, topk, masked, causal, method, generator):
+    """At 4 * 8 * topk keys the exact search begins to fold its scores; up to 256 keys the block search is exact."""
+    q, k = torch.randn(2, 3, n_keys, 4, generator=generator), torch.randn(2, 3, n_keys, 4, generator=generator)
+    mask = torch.rand(2, n_keys, generator=generator) < 0.4 if masked else None
+    found = selected(*select_topk(q, k, topk, mask, causal, method))
+    assert found == direct(q, k, topk, mask, causal)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("workspace", [1, 130, 260, 1300, 2600, 5200])
+def test_chunks_of_queries_select_what_one_pass_does(workspace, method, generator, monkeypatch):
+    q, k = torch.randn(2, 2, 20, 4, generator=generator), torch.randn(2, 2, 130, 4, generator=generator)
+    mask = torch.rand(2, 130, generator=generator) < 0.2
+    positions = torch.randint(0, 130, (2, 20), generator=generator), torch.arange(130)
+    expected = direct(q, k, 5, mask, True, positions)
+    monkeypatch.setattr("nsac.core.keys.WORKSPACE", workspace)
+    assert selected(*select_topk(q, k, 5, mask, True, method, *positions)) == expected
+    assert selected(*select_topk(q, k, 5, None, False, method)) == direct(q, k, 5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n_keys", [5, 50, 99, 130])
+def test_padding_is_not_preferred_to_negative_scores(n_keys, method, generator):
+    q, k = torch.ones(1, 1, 3, 4), -1 - torch.rand(1, 1, n_keys, 4, generator=generator)
+    index, keep = select_topk(q, k, 3, method=method)
+    assert keep.all() and selected(index, keep) == direct(q, k, 3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_keys_that_are_not_kept_come_last_and_are_valid_indices(method, generator):
+    q, k = torch.randn(2, 1, 6, 4, generator=generator), torch.randn(2, 1, 6, 4, generator=generator)
+    index, keep = select_topk(q, k, 4, causal=True, method=method)
+    assert ((index >= 0) & (index < 6)).all()
+    assert (keep.int().diff(dim=-1) <= 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64, torch.float32])
+@pytest.mark.parametrize("method", METHODS)
+def test_positions_may_have_any_type_and_equal_positions_are_not_later(method, dtype, generator):
+    q, k = torch.randn(1, 1, 4, 4, generator=generator), torch.randn(1, 1, 400, 4, generator=generator)
+    positions = torch.tensor([-3, 0, 0, 5]).to(dtype), torch.randint(-3, 6, (400,), generator=generator).to(dtype)
+    index, keep = select_topk(q, k, 400, causal=True, method=method, query_pos=positions[0], key_pos=positions[1])
+    assert selected(index, keep) == direct(q, k, 400, None, True, positions)
+
+
+def test_the_block_search_opens_enough_blocks_for_all_keys_that_are_wanted(generator):
+    """1024 keys lie in blocks of 32; 600 need 19 of them, more than it usually opens."""
+    q, k = torch.randn(1, 1, 2, 4, generator=generator), torch.randn(1, 1, 1024, 4, generator=generator)
+    for topk in (600, 608, 609, 1024):
+        index, keep = select_topk(q, k, topk, method="sqrt")
+        assert index.shape[-1] == topk and keep.all() and (index.diff(dim=-1) > 0).all()
+
+
+@pytest.mark.parametrize("n_keys", [4096, 4000], ids=["full blocks", "a short last block"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_block_search_opens_the_blocks_with_the_largest_bounds(masked, n_keys):
+    """One key points towards the query; it is found in whichever block it is, for any sign of the query."""
+    for place in (0, 63, 64, 2000, n_keys - 1):
+        for sign in (1.0, -1.0):
+            k = torch.zeros(1, 1, n_keys, 2)
+            k[..., place, :] = torch.tensor([sign, -sign])
+            mask = torch.arange(n_keys)[None] % 5 == (place + 1) % 5 if masked else None
+            index, _ = select_topk(10 * k[..., place : place + 1, :], k, 1, mask, method="sqrt")
+            assert index.item() == place
+
+
+def test_a_softmax_may_run_over_any_axis(generator):
+    logits, keep = torch.randn(3, 4, generator=generator), torch.rand(3, 4, generator=generator) < 0.7
+    torch.testing.assert_close(masked_softmax(logits, keep, dim=0), masked_softmax(logits.T, keep.T).T)
+    torch.testing.assert_close(masked_softmax(logits), logits.softmax(1))
+    torch.testing.assert_close(masked_softmax(logits, torch.ones(3, 4, dtype=torch.bool)), logits.softmax(1))
+
+
+def test_the_weighted_value_of_one_key_is_its_value(generator):
+    values = torch.randn(6, 1, 4, generator=generator)
+    torch.testing.assert_close(weigh(torch.ones(2, 1, 4), values), values[:, 0].expand(2, 6, 4))

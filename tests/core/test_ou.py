@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from nsac.core import euler_maruyama, nac_logit, ou_moments, ou_sample
+from nsac.core import euler_maruyama, nac_logit, ou_moments, ou_sample, piecewise_moments
 from support import ALPHA
 
 N_DRAWS = 100_000
@@ -27,6 +27,12 @@ def test_two_ou_steps_are_one(gates):
 def test_a_start_at_zero_is_the_default(gates):
     t = torch.tensor(0.7)
     torch.testing.assert_close(ou_moments(t=t, **gates), ou_moments(t=t, a0=torch.tensor(0.0), **gates))
+
+
+@pytest.mark.parametrize("a0", [0.0, 1.0, -1.0])
+def test_a_start_may_be_a_number_or_a_tensor(a0, gates):
+    t = torch.tensor(0.7)
+    torch.testing.assert_close(ou_moments(t=t, a0=a0, **gates), ou_moments(t=t, a0=torch.tensor(a0), **gates))
 
 
 @pytest.mark.parametrize("t", [1e-6, 1e-8, 1e-12, 1e-16])
@@ -107,6 +113,16 @@ def test_euler_takes_functions_of_time(generator):
     torch.testing.assert_close(euler_maruyama(*functions, 1.0, noise), constant)
     ramp = euler_maruyama(lambda s: s, 1.0, 0.0, 1.0, torch.zeros(1000))  # a' = s - a from 0: a(1) = e^-1
     assert ramp[-1].item() == pytest.approx(np.exp(-1), abs=1e-3)  # an Euler step is 1e-3
+
+
+def test_a_path_starts_at_zero_by_default():
+    assert euler_maruyama(0.5, 2.0, 0.8, 1.0, torch.zeros(3, 2))[0].tolist() == [0.0, 0.0]
+
+
+def test_a_chain_of_intervals_starts_at_zero_by_default(gates):
+    phi, kappa, psi = (gate[:, None] for gate in gates.values())
+    mean, var = piecewise_moments(phi, kappa, psi, 0.3)
+    torch.testing.assert_close((mean[0], var[0]), ou_moments(phi[0], kappa[0], psi[0], torch.tensor(0.3)))
 
 
 class Oracle(torch.nn.Module):

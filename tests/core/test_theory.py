@@ -245,6 +245,38 @@ def test_frozen_bounds_are_sharp_and_of_order_two_for_short_times():
         assert error[moment, 0] / bound[moment, 0] == pytest.approx(1.0, abs=0.01)  # -> 1 like 1 - O(t)
 
 
+def test_the_cubic_terms_of_the_frozen_bounds_are_the_error_where_the_others_vanish():
+    """Without reversion at first, mu = L_kappa L_phi t^3 / 3 - ... and v = psi^2 t - 2 L_kappa psi^2 t^3 / 3 + ..."""
+    t, nearly_zero = 0.01, 1e-12
+    error, at = freeze(ramp(0.0, 2.0), ramp(nearly_zero, 3.0), ramp(1.0, 0.0), 0.0, [t])
+    bound = stacked(frozen_bounds(*at))
+    assert bound[:, 0] == pytest.approx([2 * 3 * t**3 / 3, 2 * 3 * t**3 / 3], rel=1e-6)
+    assert error[:, 0] == pytest.approx(bound[:, 0], rel=0.01)  # the next terms are of order t^5
+
+
+def test_without_reversion_the_variance_bound_is_the_error():
+    """v = int (psi_0 + L s)^2 ds = psi_0^2 t + psi_0 L t^2 + L^2 t^3 / 3."""
+    error, at = freeze(ramp(0.0, 0.0), ramp(1e-9, 0.0), ramp(0.5, 2.0), 0.0, [1.5])
+    assert error[1] == pytest.approx(stacked(frozen_bounds(*at))[1], rel=1e-6)
+
+
+def test_at_long_times_the_variance_bound_follows_the_stationary_variance():
+    t, slope = torch.tensor([10.0]), Lipschitz(kappa=0.1, phi=0.0, psi=0.0)
+    assert frozen_bounds(t, 2.0, 3.0, 0.0, slope)[1].item() == pytest.approx(0.1 * 3.0**2 / (2 * 2.0) * 10.0**2)
+
+
+def test_the_printed_bounds_solve_their_differential_inequalities():
+    """b' = A t + L_kappa t b for the mean, b' = 2 B t + 2 L_kappa t b for the variance, from 0."""
+    t, slope = torch.linspace(0, 1, 9, requires_grad=True), Lipschitz(0.7, 0.4, 0.3)
+    mean, var = printed_bounds(t, 2.0, 0.5, 1.5, slope)
+    (mean_slope,) = torch.autograd.grad(mean.sum(), t, retain_graph=True)
+    (var_slope,) = torch.autograd.grad(var.sum(), t)
+    a, b = 2.0 * 0.4 + 0.7 * 1.5, 0.7 * 0.5**2 / (2 * 2.0) + 0.3 * 0.5
+    torch.testing.assert_close(mean_slope, a * t + 0.7 * t * mean)
+    torch.testing.assert_close(var_slope, 2 * b * t + 2 * 0.7 * t * var)
+    assert mean[0] == 0 and var[0] == 0
+
+
 # Moments under varying coefficients ----------------------------------------------------------------------------------
 
 

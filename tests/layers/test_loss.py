@@ -179,3 +179,64 @@ def test_a_target_of_the_wrong_shape_is_refused_before_it_broadcasts(generator):
     x, y = problem(generator)
     with pytest.raises(ValueError, match=r"`y` must have the shape .*\(16, 2\).*Got \(16,\)"):
         NSACLoss()(NSAC(3, 2, **SMALL), x, y[:, 0])
+
+
+def test_a_target_that_was_not_observed_does_not_count(generator):
+    mean, log_std = torch.randn(2, 5, 4, 2, generator=generator).unbind(0)
+    mean.requires_grad_()
+    y = torch.randn(4, 2, generator=generator)
+    y[1] = y[3, 0] = torch.nan
+    known = ~y.isnan()
+    expected = -torch.distributions.Normal(mean[:, known], log_std[:, known].exp()).log_prob(y[known]).mean()
+    found = gaussian_nll(mean, log_std, y)
+    torch.testing.assert_close(found, expected)
+    found.backward()
+    assert (mean.grad[:, ~known] == 0).all() and (mean.grad[:, known] != 0).all()
+
+
+def test_without_observed_targets_the_likelihood_is_zero(generator):
+    mean, log_std = torch.randn(2, 5, 4, 2, generator=generator).unbind(0)
+    assert gaussian_nll(mean, log_std, torch.full((4, 2), torch.nan)) == 0
+
+
+def test_the_defaults_of_the_loss_are_those_of_its_documentation(generator):
+    loss = NSACLoss()
+    assert (loss.reg_weight, loss.num_samples, loss.ood_fraction) == (0.5, 5, 0.25)
+    assert loss.surrogate == GaussianNoise(0.0, 5.0)
+    assert NSACLoss(ood_fraction=1.0).ood_fraction == 1  # the largest
+
+
+def test_the_layer_makes_as_many_draws_as_the_loss_has(generator):
+    layer = Fixed(torch.randn(7, 4, 2, generator=generator), torch.zeros(7, 4, 2))
+    NSACLoss(reg_weight=0.0, num_samples=7)(layer, torch.zeros(4, 1, 3), torch.zeros(4, 2))
+    assert layer.seen[1]["num_samples"] == 7
+
+
+@pytest.mark.parametrize(
+    "batch, fraction, surrogates", [(1, 0.25, 1), (2, 0.25, 2), (16, 0.5, 8), (10, 0.26, 3), (10, 1.0, 10)]
+)
+def test_the_number_of_surrogates_is_a_share_of_the_batch_and_at_least_two_rows(batch, fraction, surrogates):
+    seen = []
+
+    def surrogate(x, epistemic, generator):
+        seen.append(len(x))
+        return x
+
+    total = batch + surrogates
+    layer = Fixed(torch.arange(2.0 * total).reshape(2, total, 1), torch.zeros(2, total, 1))
+    NSACLoss(ood_fraction=fraction, surrogate=surrogate)(layer, torch.zeros(batch, 1, 3), torch.zeros(batch, 1))
+    assert seen == [surrogates]
+
+
+def test_a_surrogate_sees_the_epistemic_variance_of_each_row(generator):
+    mean = torch.randn(5, 4, 6, 2, generator=generator)
+    seen = []
+
+    def surrogate(x, epistemic, generator):
+        seen.append(epistemic(x))
+        return x
+
+    layer = Fixed(mean, torch.zeros_like(mean))
+    with pytest.raises(ValueError, match="`y`"):  # these draws are of the surrogates alone
+        NSACLoss(ood_fraction=1.0, surrogate=surrogate)(layer, torch.zeros(4, 6, 3), torch.zeros(4, 2))
+    torch.testing.assert_close(seen[0], mean.var(0, correction=0).mean((1, 2)))

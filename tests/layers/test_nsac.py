@@ -1,11 +1,12 @@
+import inspect
 import warnings
 
 import pytest
 import torch
 
-from nsac import NSAC, NSACLoss
-from nsac.core import ou_moments
-from nsac.layers import Inputs
+from nsac import NAC, NSAC, NSACLoss
+from nsac.core import ou_moments, select_topk
+from nsac.layers import Attention, Inputs
 from support.layers import drawn, make, series
 
 
@@ -336,3 +337,90 @@ def test_novelty_needs_targets_of_validation(generator):
     x, _ = series(generator=generator)
     with pytest.raises(ValueError, match="targets 'y'"):
         make().fit_novelty({"x": x}, {"x": x})
+
+
+def test_layers_share_their_defaults():
+    """A layer and the attention inside it are the same whichever of them is built."""
+    defaults = [
+        {name: p.default for name, p in inspect.signature(kind).parameters.items() if p.default is not p.empty}
+        for kind in (NSAC, NAC, Attention)
+    ]
+    for name in set(defaults[0]) & set(defaults[1]):
+        assert len({one[name] for one in defaults}) == 1, name
+    documented = {"d_model": 64, "num_heads": 16, "topk": 8, "sparsity": 0.5, "circuit_units": 32, "unfolds": 1}
+    assert documented.items() <= defaults[0].items()
+
+
+def test_a_layer_makes_five_draws_and_a_prediction_twenty(generator):
+    x, times = series(generator=generator)
+    assert len(make()(x, times).mean) == 5 and len(make().predict(x, times).mean_draws) == 20
+
+
+def test_the_noise_of_a_prediction_is_that_of_seed_zero(generator):
+    x, times = series(generator=generator)
+    layer = make()
+    expected = layer.predict(x, times, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(layer.predict(x, times).mean_draws, expected.mean_draws)
+
+
+def test_a_prediction_without_noise_is_one_draw(generator):
+    x, times = series(generator=generator)
+    p = make().predict(x, times, num_samples=0)
+    torch.testing.assert_close(p.mean_draws, make()(x, times, num_samples=0).mean)
+    assert (p.epistemic == 0).all()
+
+
+@pytest.mark.parametrize("rows", [7, 20, 39, 40])
+def test_novelty_is_the_same_in_batches_of_any_size(rows, generator, monkeypatch):
+    expected, x, times = fitted(torch.Generator().manual_seed(0))
+    monkeypatch.setattr("nsac.layers.nsac.NOVELTY_BATCH", rows)
+    found, _, _ = fitted(torch.Generator().manual_seed(0))
+    torch.testing.assert_close(found.predict(x, times).epistemic, expected.predict(x, times).epistemic)
+
+
+def test_aleatoric_and_epistemic_variance_add_up_to_the_squared_error(generator):
+    x, times = series(400, 9, generator)
+    layer = make()
+    plain = layer.predict(x[200:], times[200:])
+    spread = (1.3 * plain.aleatoric).sqrt()
+    y = plain.mean + spread * torch.randn(200, 2, generator=generator)
+    layer.fit_novelty({"x": x[:200], "times": times[:200]}, {"x": x[200:], "times": times[200:], "y": y})
+    p = layer.predict(x[200:], times[200:])
+    assert p.variance.mean().item() <= 1.001 * (p.mean - y).square().mean().item()
+    assert p.epistemic.mean() > 0
+
+
+@pytest.mark.parametrize("length, method", [(9, "exact"), (10, "sqrt")])
+def test_selection_is_exact_up_to_a_length(length, method, generator, monkeypatch):
+    seen = []
+    monkeypatch.setattr("nsac.layers.attention.EXACT_UP_TO", 9)
+    monkeypatch.setattr("nsac.layers.attention.select_topk", lambda *a: seen.append(a[5]) or select_topk(*a))
+    x, times = series(2, length, generator)
+    for selection in ("auto", "exact", "sqrt"):
+        make(selection=selection)(x, times)
+    assert seen == [method, "exact", "sqrt"]
+
+
+@pytest.mark.parametrize("topk", [8, 9, 10])
+def test_a_query_may_attend_to_all_keys(topk, generator):
+    x, times = series(generator=generator)
+    cell = make("all", topk=topk).trace(x, times)
+    kept = min(topk, 9)
+    assert cell["index"].shape == (2, 4, 9, kept) and cell["q"].shape == (2, 4, 9, 4)
+    if topk >= 9:
+        assert torch.equal(cell["index"], torch.arange(9).expand(2, 4, 9, 9))
+
+
+def test_a_query_may_have_other_features_than_tokens(generator):
+    x, times = series(generator=generator)
+    attention = Attention(3, 16, 4, 4, circuit_units=12, query_dim=5)
+    query = torch.randn(2, 6, 5, generator=generator)
+    inputs = attention.checked(Inputs(x, times, query=query, query_times=torch.rand(2, 6, generator=generator)))
+    assert attention.noise_shape(inputs) == (4, 2, 4, 6)
+    assert attention(inputs).shape == (1, 2, 6, 16)
+
+
+def test_the_circuit_may_be_without_recurrence():
+    assert make(unfolds=0).attention.backbone.recurrent is None
+    with pytest.raises(ValueError, match="`unfolds`"):
+        make(unfolds=-1)

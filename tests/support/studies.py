@@ -6,7 +6,8 @@ from functools import cache
 from nsac._torch import single_threaded
 from nsac.lab.studies import STUDIES
 from nsac.lab.studies.base import Outcome, Setting, settings
-from nsac.lab.studies.demo import SpiralRun, run_spirals
+from nsac.lab.studies.demo import Demo, run_demo
+from nsac.lab.studies.regulariser import SpiralRun, run_spirals
 
 NUMBERS = {
     "revision": 1, "seeds": [0, 1], "fixed": {"a": 1, "b": 2},
@@ -42,3 +43,9 @@ def tiny_results(study: str) -> list[tuple[Setting, Outcome]]:
 def tiny_spiral_run() -> SpiralRun:
     """Spirals predicted after one training step."""
     return run_spirals(steps=1)
+
+
+@cache
+def tiny_demo() -> Demo:
+    """The demonstration after two training steps."""
+    return run_demo(steps=2)

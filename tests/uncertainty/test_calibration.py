@@ -189,6 +189,31 @@ def test_an_affine_map_commutes_with_calibration(generator):
     torch.testing.assert_close(mapped, (scale * lower + shift, scale * upper + shift))
 
 
+def test_one_row_of_calibration_is_a_conformal_margin_for_one_half():
+    p = Prediction.gaussian(torch.zeros(1, 1), torch.ones(1, 1))
+    c = Calibration.fit(p, torch.tensor([[3.0]]))
+    scale = ((PRIOR_ROWS + 9) / (PRIOR_ROWS + 1)) ** 0.5
+    assert c.scale.item() == pytest.approx(scale) and c.scores.item() == pytest.approx(3 / scale)
+    lower, upper = c.interval(p, 0.5)  # no warning
+    assert (lower.item(), upper.item()) == pytest.approx((-3.0, 3.0))
+    with pytest.warns(UserWarning, match="1 rows of calibration are too few .* 0.51.*lower the coverage to 0.5"):
+        c.interval(p, 0.51)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scores": torch.ones(5, 3)},  # of three columns
+        {"scores": torch.ones(2)},  # no axis of rows
+        {"scale": torch.tensor([1.0, 0.0])},
+        {"scale": torch.tensor([1.0, torch.nan])},
+    ],
+)
+def test_tensors_that_are_no_calibration_are_refused(change):
+    with pytest.raises(ValueError, match="`scores` must have shape"):
+        Calibration.from_tensors({"scale": torch.ones(2), "scores": torch.ones(5, 2), **change})
+
+
 # Isotonic
 
 

@@ -291,3 +291,117 @@ def test_lead_times_that_were_not_observed_do_not_adapt():
 @pytest.mark.parametrize(("scores", "margin"), [([[1.0], [3.0]], 6.0), ([[np.nan]], 0.0)])
 def test_too_few_scores_of_a_lead_time_have_a_finite_margin(scores, margin):
     assert LeadTimeConformal(np.array(scores)).margin(0.99).tolist() == [margin]
+
+
+def test_one_score_is_the_margin_up_to_one_half():
+    score = torch.tensor([[0.3]])
+    assert [conformal_margin(score, c).item() for c in (0.1, 0.5, 0.51)] == [0.3, 0.3, np.inf]
+
+
+def test_the_margin_rises_to_the_largest_score_at_n_over_n_plus_one():
+    scores = torch.tensor([3.0, 1.0, 2.0])
+    found = [conformal_margin(scores, c).item() for c in (0.0, 0.2, 0.25, 0.3, 0.5, 0.75, 0.76)]
+    assert found == [0.0, 1.0, 1.0, 2.0, 2.0, 3.0, np.inf]
+
+
+def test_a_value_on_the_end_of_the_interval_is_no_miss():
+    p = Prediction.gaussian(torch.zeros(9), torch.ones(9))
+    for given in (False, True):
+        adaptive = AdaptiveConformal.fit(p, torch.arange(1.0, 10.0), gamma=0.01)  # the margin is 9
+        interval = adaptive.interval(p[:1]) if given else None
+        adaptive.update(p[:1], torch.tensor([-9.0]), interval)
+        assert adaptive.alpha.item() == pytest.approx(0.1 + 0.01 * 0.1)
+
+
+def test_both_ends_of_an_issued_interval_can_be_missed():
+    p = Prediction.gaussian(torch.zeros(9), torch.ones(9))
+    for y, missed in ((-2.1, True), (-1.9, False), (0.9, False), (1.1, True)):
+        adaptive = AdaptiveConformal.fit(p, torch.arange(1.0, 10.0), gamma=0.01)
+        adaptive.update(p[:1], torch.tensor([y]), (torch.tensor([-2.0]), torch.tensor([1.0])))
+        assert adaptive.alpha.item() == pytest.approx(0.1 + 0.01 * (0.1 - missed))
+
+
+def test_the_defaults_of_adaptive_intervals_are_those_of_their_authors():
+    p = Prediction.gaussian(torch.zeros(600), torch.ones(600))
+    adaptive = AdaptiveConformal.fit(p, torch.arange(600.0))
+    assert (adaptive.coverage, adaptive.gamma, adaptive.window) == (0.9, 0.005, 500)
+    assert adaptive.scores.tolist() == list(range(100, 600))
+
+
+def updated(steps, scores, horizon=3):
+    """Lead-time margins after each time step, and those that were compared; one update a time step."""
+    adaptive = LeadTimeConformal(np.abs(np.random.default_rng(1).normal(size=(30, horizon))))
+    issued, compared = {-np.inf: adaptive.issued[0].copy()}, []
+    for step in np.unique(steps):
+        compared.append(adaptive.update(steps[steps == step], scores[steps == step]))
+        issued[step] = adaptive.issued[0].copy()
+    return adaptive, issued, np.concatenate(compared)
+
+
+STEPS = np.array([0, 1, 2, 2, 3, 7, 8, 9, 9, 9, 30, 31])
+"""Time steps of observations, of up to three series, with gaps that are shorter and longer than the horizon."""
+
+
+@pytest.mark.parametrize("first", [0, 4])
+def test_a_forecast_is_compared_with_the_margin_that_was_issued_at_its_origin(first):
+    scores = 3 * np.abs(np.random.default_rng(2).normal(size=(len(STEPS), 3)))
+    _, issued, compared = updated(STEPS + first, scores)
+    for row, step in enumerate(STEPS + first):
+        for lead in (1, 2, 3):
+            origin = max(then for then in issued if then <= step - lead)
+            np.testing.assert_array_equal(compared[row, :, lead - 1], issued[origin][:, lead - 1])
+
+
+def test_lead_times_of_many_steps_at_once_are_those_of_one_step_at_a_time():
+    scores = 3 * np.abs(np.random.default_rng(2).normal(size=(len(STEPS), 3)))
+    apart, _, compared = updated(STEPS, scores)
+    together = LeadTimeConformal(np.abs(np.random.default_rng(1).normal(size=(30, 3))))
+    np.testing.assert_array_equal(together.update(STEPS, scores), compared)
+    np.testing.assert_array_equal(together.issued, apart.issued)
+    assert together.now == 31 and together.begun
+
+
+def test_a_step_of_lead_times_is_the_recursion_with_the_share_of_misses():
+    adaptive = LeadTimeConformal(np.ones((99, 1)))  # every margin is 1
+    adaptive.update(np.array([0, 0, 0, 0]), np.array([[0.5], [1.0], [2.0], [np.nan]]))  # one miss of three
+    expected = 1 - COVERAGES + 0.005 * (1 - COVERAGES - 1 / 3)
+    np.testing.assert_allclose(adaptive.alpha[:, 0], expected)
+
+
+def test_the_margin_of_a_tracked_coverage_is_the_one_that_is_issued():
+    scores = 3 * np.abs(np.random.default_rng(2).normal(size=(len(STEPS), 3)))
+    adaptive, _, _ = updated(STEPS, scores)
+    found = np.stack([adaptive.margin(c) for c in COVERAGES])
+    np.testing.assert_array_equal(found, adaptive.issued[0])
+
+
+def test_between_tracked_coverages_the_correction_is_interpolated():
+    adaptive = LeadTimeConformal(np.arange(1.0, 1000.0)[:, None])  # the latest 500: 500 to 999
+    adaptive.alpha[COVERAGES == 0.8] += 0.02
+    adaptive.alpha[COVERAGES == 0.9] += 0.04
+    expected = conformal_margin(torch.arange(500.0, 1000.0), 0.85 - 0.03)
+    assert adaptive.margin(0.85).tolist() == [expected.item()]
+
+
+def test_only_the_latest_scores_are_kept():
+    adaptive = LeadTimeConformal(np.arange(600.0)[:, None])
+    assert adaptive.scores[:, 0].tolist() == list(range(100, 600))
+    adaptive.update(np.array([0]), np.array([[7.0]]))
+    assert adaptive.scores[:, 0].tolist() == [*range(101, 600), 7.0]
+
+
+def test_an_update_without_rows_changes_nothing():
+    adaptive = LeadTimeConformal(np.ones((5, 2)))
+    assert adaptive.update(np.zeros(0, int), np.zeros((0, 2))).shape == (0, len(COVERAGES), 2)
+    assert not adaptive.begun
+
+
+def test_a_second_update_of_the_same_step_counts_as_the_next_one():
+    scores = 3 * np.abs(np.random.default_rng(2).normal(size=(2, 3)))
+    found = []
+    for second in (5, 6):
+        adaptive = LeadTimeConformal(np.abs(np.random.default_rng(1).normal(size=(30, 3))))
+        adaptive.update(np.array([5]), scores[:1])
+        found.append((adaptive.update(np.array([second]), scores[1:]), adaptive.issued))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1])

@@ -93,6 +93,16 @@ def test_bad_arguments_are_named():
         Prediction(mean, log_std).interval(90)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), ()], ids=["no draws", "no axis of draws"])
+def test_a_prediction_has_at_least_one_draw(shape):
+    with pytest.raises(ValueError, match="at least one draw"):
+        Prediction(torch.zeros(shape), torch.zeros(shape))
+
+
+def test_one_draw_of_one_number_is_a_prediction():
+    assert Prediction(torch.zeros(1), torch.zeros(1)).shape == ()
+
+
 def test_a_gaussian_is_one_draw():
     p = Prediction.gaussian(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 3.0]))
     assert p.shape == (2,) and p.mean_draws.shape == (1, 2)

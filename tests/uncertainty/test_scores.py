@@ -81,6 +81,16 @@ def test_crps_in_pieces_is_crps(monkeypatch):
     torch.testing.assert_close(crps(p, y, reduce=False), whole, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("pairs, sizes", [(35, [1] * 4), (72, [2, 2]), (108, [3, 1]), (10_000, [4])])
+def test_crps_compares_at_most_so_many_pairs_of_draws_at_once(pairs, sizes, monkeypatch):
+    p, y = problem(6, (4,))  # 36 pairs an entry
+    seen, crps_mixnorm = [], scoringrules.crps_mixnorm
+    monkeypatch.setattr("nsac.uncertainty.scores.CRPS_CHUNK_PAIRS", pairs)
+    monkeypatch.setattr(scoringrules, "crps_mixnorm", lambda y, m, s: seen.append(len(y)) or crps_mixnorm(y, m, s))
+    crps(p, y)
+    assert seen == sizes
+
+
 def test_uncertainty_toolbox_agrees():
     p, y = gaussian()
     mean, std, values = flat(p, y)
@@ -99,6 +109,12 @@ def test_the_calibration_error_is_that_of_shares_below_quantiles():
     shares = [(y <= p.quantile(q)).double().mean().item() for q in levels]
     assert calibration_error(p, y) == pytest.approx(np.abs(np.array(shares) - levels).mean(), abs=1e-12)
     assert coverage(p, y, 0.8) == pytest.approx(shares[17] - shares[1])
+
+
+def test_a_value_on_the_end_of_the_interval_is_covered():
+    """Above one of two components and in the middle of the other: the level is exactly 3/4."""
+    p = Prediction(torch.tensor([[0.0], [1e3]]), torch.zeros(2, 1))
+    assert coverage(p, torch.tensor([1e3]), 0.5) == 1 and coverage(p, torch.tensor([1e3]), 0.49) == 0
 
 
 def test_error_correlation_is_spearmans_with_ties():

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from nsac.lab.driving.records import DriveRecord
     from nsac.lab.driving.trials import TrialConfig
 
-drive = typer.Typer(no_args_is_help=True, help="CarRacing and Udacity: closed-loop driving with uncertainty.")
+HELP = (
+    "CarRacing and Udacity: closed-loop driving with uncertainty.\n\n"
+    "A try of about a minute: `nsac drive record --frames 600 --out try/frames`, then `nsac drive train carracing "
+    "--recording try/frames --out try/policy`, then `nsac drive lap try/policy`."
+)
+drive = typer.Typer(no_args_is_help=True, help=HELP)
 
 UNSEEN = 1000
 """Seed of the first track that is used for tests only, `trials.UNSEEN_SEED`."""
@@ -43,18 +48,21 @@ Results = Annotated[Path, typer.Option("--results", help="Folder of the driving 
 
 @drive.command()
 def record(
-    frames: Annotated[int, typer.Option(min=1, help="Number of frames; the paper has 48102.")] = 30_000,
+    frames: Annotated[int, typer.Option(min=4, help="Number of frames; the paper has 48102, a try 600.")] = 30_000,
     out: Annotated[Path | None, typer.Option(help="Folder; by default NSAC_RECORDING, or in the cache.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record the expert in CarRacing. It can be interrupted at any time: the same command resumes it."""
-    from nsac.lab.datasets.carracing import RecordConfig, recordings_folder
+    """Record the expert in CarRacing. It can be interrupted at any time: the same command resumes it.
+
+    With fewer than 2800 frames, laps are cut, so that there are at least four.
+    """
+    from nsac.lab.datasets.carracing import record_config, recordings_folder
     from nsac.lab.driving.expert import record as make
 
     folder = out or recordings_folder()
     check_records(folder)
     with one_line_errors(), errors.status("recording") as status:
-        made = make(folder, RecordConfig(frames), lambda done: status.update(f"recording: {done} of {frames} frames"))
+        made = make(folder, record_config(frames), lambda done: status.update(f"recording: {done} of {frames} frames"))
     about = {"folder": str(folder), "frames": len(made), "laps": len(made.laps.unique()), "digest": made.digest}
     show(as_json, about, f"{len(made)} frames of {about['laps']} laps in {folder}.")
 
@@ -66,10 +74,17 @@ def train(
     method: Annotated[str, typer.Option(help="Uncertainty method: nsac, gmle, mcd, de, der or sdenet.")] = "nsac",
     seed: Annotated[int, typer.Option(min=0, help="Seed of split, weights and noise.")] = 0,
     results: Annotated[Path, typer.Option("--results", help="Folder of the benchmark's records.")] = GRID_FOLDER,
+    recording: Annotated[
+        Path | None,
+        typer.Option(help="Folder that `nsac drive record` wrote. Default: NSAC_RECORDING, or in the cache."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a policy by behaviour cloning, and save it with its scores on held-out frames."""
-    from nsac.lab.driving.policy import train_policy
+    """Train a policy by behaviour cloning, and save it with its scores on held-out frames.
+
+    A recording of another size, named by `--recording`, makes a try: a short training without a benchmark record.
+    """
+    from nsac.lab.driving.policy import TRY, train_policy
     from nsac.lab.driving.records import SHOWN
     from nsac.training import ProgressBar
 
@@ -77,8 +92,10 @@ def train(
         stop(f"`task` must be one of {', '.join(SHOWN)}. Got {task!r} instead.")
     check_out(out, folder=True)
     with one_line_errors(), ProgressBar(errors) as report:
-        _, made = train_policy(task, method, seed, out, results, report)
-    about = {"folder": str(out), "record": made.name, "metrics": made.metrics, "seconds": made.seconds}
+        _, made = train_policy(task, method, seed, out, results, report, recording)
+    is_try = made.task.startswith(TRY)
+    about = {"folder": str(out), "record": None if is_try else made.name, "try": is_try}
+    about |= {"metrics": made.metrics, "seconds": made.seconds}
     scores = ", ".join(f"{name} {made.metrics[name]:.4g}" for name in ("mse", "nll", "crps", "coverage_90"))
     show(as_json, about, f"{out}: {scores}, on held-out frames.")
 

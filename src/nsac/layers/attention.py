@@ -92,8 +92,9 @@ class Attention(nn.Module):
         self.clock = Clock(num_heads)
 
     def checked(self, inputs: Inputs) -> Inputs:
-        """The inputs; a `ValueError` with the argument, the rule and the remedy if they do not fit the layer."""
-        check_sequence(*inputs, input_dim=self.input_dim, query_dim=self.query_dim, takes_times=self.time != "none")
+        """The inputs; an error with the argument, the rule and the remedy if they do not fit the layer."""
+        time_scale = None if self.time == "none" else self.time_scale
+        check_sequence(*inputs, input_dim=self.input_dim, query_dim=self.query_dim, time_scale=time_scale)
         for name, value in (("x", inputs.x), ("query", inputs.query)):
             if value is not None:
                 check_dtype(name, value, self.clock.t_a.dtype)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nsac._checks import check_int
+from nsac._checks import check_int, check_tensor
 from nsac.layers.inputs import take_rows
 from nsac.uncertainty.ood import Surrogate, make_surrogate
 
@@ -61,6 +61,8 @@ class NSACLoss(nn.Module):
             **inputs: other arguments of the layer (`times`, `mask`, `query_times`, ...); the first axis of tensors with
                 two or more axes is the batch.
         """
+        for name, value in {"x": x, "y": y}.items():
+            check_tensor(name, value)
         batch, with_surrogates = len(x), x
         if self.reg_weight:
             n_surrogates = min(batch, max(2, round(self.ood_fraction * batch)))  # shuffling needs 2

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from nsac._checks import check_choice, check_int, check_shape, warn_single_key
+from nsac._checks import check_choice, check_int, check_shape, check_tensor, warn_single_key
 from nsac.layers.attention import AbstractLayer, Attention, Readout, Selection
 from nsac.layers.init import seeded_linear
 from nsac.layers.inputs import Inputs, describe_queries, description_dim, take_rows
@@ -120,7 +120,8 @@ class NSAC(AbstractLayer):
 
         Args:
             x: tokens, (B, T, input_dim).
-            times: observation times, (B, T) or (T,). None: regular steps.
+            times: observation times, (B, T) or (T,). None: regular steps. Large ones, such as seconds since 1970, are
+                float64 or integers: the first one is subtracted before they are converted to the layer's precision.
             mask: (B, T), True = ignore, as in `torch.nn.MultiheadAttention`.
             query: query tokens, (B, Q, input_dim), instead of the read-out.
             query_times: times to predict at, (B, Q) or (Q,), inside or beyond the window.
@@ -136,6 +137,7 @@ class NSAC(AbstractLayer):
         inputs = self._checked(Inputs(x, times, mask, query, query_times, causal), num_samples)
         shape = self.attention.noise_shape(inputs)
         if noise is not None:
+            check_tensor("noise", noise)
             check_shape("noise", noise, "(draws, topk, batch, heads, queries)", (-1, *shape))
         elif num_samples:
             noise = torch.randn((num_samples, *shape), generator=generator, dtype=x.dtype, device=x.device)
@@ -188,6 +190,9 @@ class NSAC(AbstractLayer):
             )
         if "y" not in validation:
             raise ValueError(f"`validation` must contain the targets 'y'. Got {sorted(validation)} instead.")
+        for name, value in (*train.items(), *validation.items()):
+            if name != "causal":
+                check_tensor(name, value)
         self.novelty = None
         rows = len(train["x"])
         order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))[:MAX_TRAINING_INPUTS].sort().values

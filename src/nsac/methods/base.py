@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nsac._checks import check_choice, check_finite, check_int, check_known, check_shape
+from nsac._torch import plain_autograd
 from nsac.layers import Draws
 from nsac.methods.problem import AbstractProblem, Kind
 from nsac.models.encoder import Batch
@@ -116,6 +117,7 @@ def method(name: str) -> Callable[[type[M]], type[M]]:
     return register
 
 
+@plain_autograd()
 def fit(
     method: AbstractMethod,
     train_data: Data,

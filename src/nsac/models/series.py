@@ -52,7 +52,7 @@ class SeriesEncoder(AbstractEncoder):
         for name in ("times", "query_times"):
             if name not in batch:
                 raise ValueError(f"A batch of series must contain {name!r}. Got {sorted(batch)} instead.")
-        sizes = {"input_dim": self.input_dim, "query_dim": self.input_dim, "takes_times": True}
+        sizes = {"input_dim": self.input_dim, "query_dim": self.input_dim, "time_scale": self.time_scale}
         check_sequence(x, batch["times"], mask, None, batch["query_times"], causal=False, **sizes)
         check_dtype("x", x, self.token[0].weight.dtype)  # pyright: ignore[reportArgumentType]
         times, at, tau, query_tau = self._times(batch)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from nsac._torch import plain_autograd
 from nsac.training.checkpoint import (
     CheckpointError,
     hold_checkpoints,
@@ -70,6 +71,7 @@ class Interrupted(KeyboardInterrupt):
     """Stopped by Ctrl-C. The message explains how to resume."""
 
 
+@plain_autograd()
 def train(
     model: Trainable,
     train_data: Data,

@@ -12,6 +12,7 @@ from nsac.lab.datasets.carracing import (
     RecordingError,
     load_recording,
     read_index,
+    record_config,
     recordings_folder,
 )
 from support.roads import made_recording, single, written_recording  # noqa: F401
@@ -82,3 +83,8 @@ def test_a_damaged_recording_is_one_clear_error(tmp_path, damage):
     damage(tmp_path)
     with pytest.raises(RecordingError, match="is damaged"):
         load_recording(tmp_path)
+
+
+@pytest.mark.parametrize("frames, limit", [(600, 150), (2800, 700), (30_000, 700)])
+def test_the_laps_of_a_short_recording_are_cut_so_that_it_has_four(frames, limit):
+    assert record_config(frames) == RecordConfig(frames, limit=limit)

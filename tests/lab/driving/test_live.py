@@ -6,7 +6,14 @@ import threading
 
 import pytest
 
-from nsac.lab.driving.live import MAX_UNREADABLE_FRAMES, TelemetryDriver, parse_event, serve, write_event
+from nsac.lab.driving.live import (
+    MAX_MESSAGE_BYTES,
+    MAX_UNREADABLE_FRAMES,
+    TelemetryDriver,
+    parse_event,
+    serve,
+    write_event,
+)
 from nsac.lab.driving.world import DrivingError
 from support.roads import jpeg, single, untrained  # noqa: F401
 
@@ -148,3 +155,54 @@ def test_a_ping_with_content_gets_a_pong_with_the_same_content():
 
 def test_a_message_without_an_event_gets_no_answer():
     assert TelemetryDriver(untrained("gmle", "udacity")).answer("40") is None
+
+
+@pytest.mark.parametrize("speed", ["fast", "", "nan", "inf", "-inf", "1e999", "-3", None, [1]])
+def test_there_is_no_throttle_at_an_unreadable_speed(drive, speed):
+    simulator, reported, _, _ = drive
+    simulator.connect()
+    _, data = simulator.send_frame(IMAGE, speed)
+    assert data["throttle"] == "0.000000" and reported[0].speed is None and "`speed`" in reported[0].error
+
+
+def test_there_is_no_throttle_without_a_speed():
+    answer = TelemetryDriver(untrained("gmle", "udacity")).answer(write_event("telemetry", {"image": IMAGE}))
+    assert parse_event(answer)[1]["throttle"] == "0.000000"
+
+
+def test_an_unreadable_speed_does_not_stop_the_steering():
+    driver = TelemetryDriver(untrained("gmle", "udacity"))
+    steered = [driver.decide({"image": IMAGE, "speed": speed}).steering for speed in ("nan", "9")]
+    assert steered[0] == steered[1] != 0
+
+
+def test_the_report_of_an_unreadable_speed_is_json():
+    control = TelemetryDriver(untrained("gmle", "udacity")).decide({"image": IMAGE, "speed": "nan"})
+    assert json.loads(json.dumps(control.to_dict(), allow_nan=False))["speed"] is None
+
+
+def test_a_second_client_is_refused_and_the_first_drives_on(drive):
+    client = pytest.importorskip("websockets.sync.client")
+    exceptions = pytest.importorskip("websockets.exceptions")
+    simulator = drive[0]
+    simulator.connect()
+    with client.connect(ADDRESS.format(simulator.socket.remote_address[1]), compression=None) as second:
+        with pytest.raises(exceptions.ConnectionClosed, match="another simulator is connected"):
+            second.recv(timeout=20)
+    assert simulator.send_frame(IMAGE)[0] == "steer"
+
+
+def test_a_web_page_is_refused(drive):
+    client = pytest.importorskip("websockets.sync.client")
+    exceptions = pytest.importorskip("websockets.exceptions")
+    address = ADDRESS.format(drive[0].socket.remote_address[1])
+    with pytest.raises(exceptions.InvalidStatus, match="403"):
+        client.connect(address, origin="http://127.0.0.1", compression=None)
+
+
+def test_a_message_that_is_too_large_ends_the_drive_with_an_error(drive):
+    simulator, _, failed, thread = drive
+    simulator.connect()
+    simulator.socket.send("x" * (MAX_MESSAGE_BYTES + 1))
+    thread.join(10)
+    assert "at most 1048576 bytes" in str(failed[0])

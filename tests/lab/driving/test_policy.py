@@ -1,10 +1,12 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import nsac
 from nsac.estimators.files import ModelError
+from nsac.lab.datasets.carracing import load_recording
 from nsac.lab.driving import policy as policy_module
 from nsac.lab.driving.policy import FrameHistory, load_policy, train_policy
 from nsac.lab.driving.world import DrivingError
@@ -12,7 +14,7 @@ from nsac.lab.grid import config as numbers
 from nsac.lab.grid.store import Store
 from nsac.lab.tasks import carracing
 from nsac.methods import FrameProblem
-from support.roads import NEURAL, made_recording, single, untrained  # noqa: F401
+from support.roads import NEURAL, made_recording, single, untrained, written_recording  # noqa: F401
 
 FRAMES = np.random.default_rng(0).integers(0, 256, (6, 84, 84), dtype=np.uint8)
 SEQUENCES = [FRAMES[None, i : i + 4] for i in range(3)]
@@ -133,3 +135,43 @@ def test_a_policy_with_the_same_configuration_is_not_trained_again(short, tmp_pa
     monkeypatch.setattr(policy_module, "run_fitted", lambda *_: pytest.fail("it was trained again"))
     _, second = train_policy("carracing", "gmle", 0, tmp_path / "policy", tmp_path / "results")
     assert first == second
+
+
+def test_a_policy_of_the_larger_recording_is_not_trained_again(short, tmp_path, monkeypatch):
+    larger = {**policy_module.run_config().to_dict(), "task": "carracing-48102"}
+    monkeypatch.setattr(policy_module, "run_config", lambda *_: numbers.RunConfig(**larger))
+    monkeypatch.setitem(carracing.RECORDED, "carracing-48102", 100)
+    _, first = train_policy("carracing-48102", "gmle", 0, tmp_path / "policy", tmp_path / "results")
+    monkeypatch.setattr(policy_module, "run_fitted", lambda *_: pytest.fail("it was trained again"))
+    _, second = train_policy("carracing-48102", "gmle", 0, tmp_path / "policy", tmp_path / "results")
+    assert first == second
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """The folder of a recording of 80 frames, on which a policy is trained for two steps."""
+    written_recording(tmp_path / "frames", shards=4, each=20)
+    monkeypatch.setattr(policy_module, "MIN_TRY_STEPS", 2)
+    return tmp_path / "frames"
+
+
+def test_a_try_has_a_task_of_its_own(small, tmp_path):
+    with pytest.warns(UserWarning, match="80 frames instead of 30000. It makes no claim about laps"):
+        policy, record = train_policy("carracing", "gmle", 0, tmp_path / "policy", recording=small)
+    assert policy.task == "carracing" and record.task == f"carracing-try-{load_recording(small).digest}"
+
+
+def test_the_recording_of_a_task_in_another_folder_is_no_try(small, tmp_path, monkeypatch):
+    monkeypatch.setitem(carracing.RECORDED, "carracing", 80)
+    config = {**numbers.run_config("carracing", "sound", "gmle", 0).to_dict(), "train": {"max_steps": 2}}
+    monkeypatch.setattr(policy_module, "run_config", lambda *_: numbers.RunConfig(**config))
+    _, record = train_policy("carracing", "gmle", 0, tmp_path / "policy", tmp_path / "results", recording=small)
+    assert record.task == "carracing" and Store(tmp_path / "results").names() == [record.name]
+
+
+def test_a_policy_of_a_variant_of_a_method_is_loaded(tmp_path):
+    policy = untrained("nsac")
+    policy.config = replace(policy.config, method="nsac-paper", arguments={"objective": "paper"})
+    policy.method = policy.config.build(policy.method.problem)
+    policy.save(tmp_path / "policy")
+    assert load_policy(tmp_path / "policy").name == "nsac-paper"

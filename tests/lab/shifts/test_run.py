@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import torch
 
 from nsac.lab.shifts import run
 from nsac.lab.shifts.run import read_kept, run_kept, run_shifts
@@ -69,3 +70,15 @@ def test_all_files_of_a_folder_are_read(tmp_path):
 
 def test_a_folder_without_files_is_empty(tmp_path):
     assert read_kept(tmp_path).empty
+
+
+def test_a_run_restores_the_number_of_threads(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(run, "run_shifts", lambda *_: seen.append(torch.get_num_threads()) or [])
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        run_kept(tmp_path, "concrete", "nsac", 0)
+        assert seen == [1] and torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

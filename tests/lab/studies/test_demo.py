@@ -1,48 +1,74 @@
+import math
+
 import pytest
 import torch
 
-from nsac.lab.datasets import make_spirals
-from nsac.lab.studies.demo import TEST, TRAIN, VALIDATION, mean_trajectory, run_demo, run_spirals
-from nsac.uncertainty import mse
-from support.studies import tiny_spiral_run
+from nsac.lab.studies.demo import LAST_TRAINED, NOISE, TRAINED, UNTRAINED, make_spirals, run_demo
+from support.studies import tiny_demo
+
+REGIONS = ["training range", "later times", "other direction"]
 
 
-@pytest.fixture
-def demo(monkeypatch):
-    monkeypatch.setattr("nsac.lab.studies.demo.run_spirals", lambda *_, **__: tiny_spiral_run())
-    return run_demo()
-
-
-def test_both_halves_of_both_methods_are_scored(demo):
-    assert [(row["method"], row["half"]) for row in demo.rows] == [
-        (method, half) for method in ("nsac", "mean trajectory") for half in ("interpolation", "extrapolation")
-    ]
-
-
-def test_the_baseline_has_no_epistemic_uncertainty(demo):
-    assert [row["epistemic"] for row in demo.rows if row["method"] == "mean trajectory"] == [0, 0]
-
-
-def test_the_splits_are_disjoint_and_complete():
-    rows = [row for split in (TRAIN, VALIDATION, TEST) for row in range(split.start, split.stop)]
-    assert rows == list(range(300))
-
-
-def test_a_run_predicts_all_test_spirals_at_all_times():
-    assert tiny_spiral_run().prediction.mean.shape == (50, 150, 2)
+@pytest.fixture(scope="module")
+def rows():
+    """Scores of the demonstration as `nsac demo` runs it, by region."""
+    return {row["region"]: row for row in run_demo().rows()}
 
 
 @pytest.mark.slow
-def test_a_run_follows_from_its_seed():
-    assert torch.equal(run_spirals(2, seed=1).prediction.mean, run_spirals(2, seed=1).prediction.mean)
+def test_aleatoric_uncertainty_matches_the_noise(rows):
+    assert 0.8 < rows[REGIONS[0]]["aleatoric"] / NOISE < 1.25
 
 
-def test_each_half_is_scored_against_its_own_observations():
-    run = tiny_spiral_run()
-    error = (run.prediction.mean - run.spirals.y[TEST])[:, 75:].square().mean().item()
-    assert run.score(mse)["extrapolation"]["mse"] == pytest.approx(error)
+@pytest.mark.slow
+@pytest.mark.parametrize("region", REGIONS[1:])
+def test_epistemic_uncertainty_grows_where_there_was_no_training_data(rows, region):
+    assert rows[region]["epistemic"] > 5 * rows[REGIONS[0]]["epistemic"]
 
 
-def test_the_baseline_is_the_mean_of_the_training_spirals():
-    spirals = make_spirals(generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(mean_trajectory(spirals).mean[0], spirals.y[TRAIN].mean(0))
+@pytest.mark.slow
+@pytest.mark.parametrize("region", REGIONS)
+def test_the_total_uncertainty_matches_the_error(rows, region):
+    assert 0.8 < rows[region]["ratio"] < 1.25
+
+
+def test_every_region_is_scored():
+    assert [row["region"] for row in tiny_demo().rows()] == REGIONS
+
+
+def test_all_scores_are_finite():
+    assert all(math.isfinite(value) for row in tiny_demo().rows() for name, value in row.items() if name != "region")
+
+
+def test_the_total_variance_is_the_sum_of_both():
+    for row in tiny_demo().rows():
+        assert row["total"] ** 2 == pytest.approx(row["aleatoric"] ** 2 + row["epistemic"] ** 2, rel=1e-4)
+
+
+def test_the_demo_tests_both_directions_and_times_beyond_training():
+    demo = tiny_demo()
+    assert set(demo.predictions) == {TRAINED, UNTRAINED}
+    assert demo.spirals[TRAINED]["query_times"].max() > LAST_TRAINED
+
+
+@pytest.mark.slow
+def test_a_demo_follows_from_its_seed():
+    assert torch.equal(run_demo(2).predictions[TRAINED].mean, tiny_demo().predictions[TRAINED].mean)
+
+
+def spirals(direction, seed=0):
+    return make_spirals(direction, torch.linspace(0, 1, 50).expand(3, -1), torch.Generator().manual_seed(seed))
+
+
+def test_the_other_direction_is_the_mirror_image():
+    torch.testing.assert_close(spirals(UNTRAINED)["truth"], spirals(TRAINED)["truth"] * torch.tensor([1.0, -1.0]))
+
+
+def test_targets_have_the_stated_noise():
+    made = make_spirals(TRAINED, torch.rand(2000, 16), torch.Generator().manual_seed(0))
+    assert (made["y"] - made["truth"]).std().item() == pytest.approx(NOISE, rel=0.02)
+
+
+def test_observation_times_are_those_of_training_and_sorted():
+    times = spirals(TRAINED)["times"]
+    assert (times.diff() >= 0).all() and 0 <= times.min() and times.max() <= LAST_TRAINED

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from nsac.lab.studies.figure import draw_tube, spiral_figure
-from support.studies import tiny_spiral_run
+from nsac.lab.studies.figure import demo_figure, draw_tube
+from support.studies import tiny_demo
 
 
-def test_the_figure_of_a_spiral_is_written_to_a_new_folder(tmp_path):
-    spiral_figure(tiny_spiral_run(), tmp_path / "new" / "demo.png")
+def test_the_figure_of_the_demo_is_written_to_a_new_folder(tmp_path):
+    demo_figure(tiny_demo(), tmp_path / "new" / "demo.png")
     assert (tmp_path / "new" / "demo.png").read_bytes().startswith(b"\x89PNG")
 
 

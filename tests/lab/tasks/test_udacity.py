@@ -1,3 +1,5 @@
+import io
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +8,7 @@ from nsac.lab.tasks import udacity
 from nsac.lab.tasks.udacity import (
     BLOCK_FRAMES,
     GUARD_FRAMES,
+    MAX_PICTURE_BYTES,
     STEERING_PER_COLUMN,
     Augmentation,
     FrameError,
@@ -65,6 +68,20 @@ def test_bytes_that_are_not_a_picture_are_named(content):
 def test_a_picture_of_another_size_is_named():
     with pytest.raises(FrameError, match=r"320 x 160. Got \(100, 100\)"):
         decode(jpeg(size=(100, 100)), "x.jpg")
+
+
+def test_a_huge_picture_is_refused_without_decoding_it(monkeypatch):
+    image = pytest.importorskip("PIL.Image", reason="frames need the extra `drive`")
+    file = io.BytesIO()
+    image.new("1", (9000, 9900)).save(file, "PNG")
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda self: pytest.fail("it was decoded"))
+    with pytest.raises(FrameError, match=r"320 x 160. Got \(9000, 9900\)"):
+        decode(file.getvalue(), "x.png")
+
+
+def test_a_picture_of_too_many_bytes_is_refused():
+    with pytest.raises(FrameError, match="at most 200000 bytes. Got 200001"):
+        decode(jpeg().ljust(MAX_PICTURE_BYTES + 1, b"\0"), "x.jpg")
 
 
 def test_a_broken_frame_of_a_drive_is_named(tmp_path):

@@ -26,6 +26,9 @@ FIELD = 73
 GREY = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in a shade of grey."""
 
+MIN_LAPS = 4
+"""Laps of a recording at least: one for each split."""
+
 FORMAT, VERSION = "nsac-recording", 1
 INDEX = "recording.json"
 DTYPES = {"frames": torch.uint8, "actions": torch.float32, "laps": torch.int32, "distances": torch.float32}
@@ -60,6 +63,12 @@ class RecordConfig:
             check_int(name, getattr(self, name))
         check_int("first_seed", self.first_seed, 0)
         check_int("longest", self.longest, 2)
+
+
+def record_config(frames: int) -> RecordConfig:
+    """The configuration of a recording of this size; the laps of a short one are cut, so that it has several."""
+    check_int("frames", frames, MIN_LAPS)
+    return RecordConfig(frames, limit=min(RecordConfig.limit, frames // MIN_LAPS))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import torch
 
 from nsac._checks import check_choice
 from nsac.lab.datasets.bearings import RIGS, bearings, load_bearing, load_raw_bearing, raw_bearings
@@ -19,7 +20,7 @@ def summarise(name: str) -> pd.DataFrame:
         table = load_uci(name)
         columns = dict(zip(table.features, table.x.T, strict=True)) | {table.target: table.y}
     elif name == "spiral":
-        columns = {"position": make_spirals().y.numpy()}
+        columns = {"position": make_spirals(generator=torch.Generator().manual_seed(0)).y.numpy()}
     elif name == "ettm1" or name.startswith("jena"):
         frame = load_ettm1() if name == "ettm1" else load_jena(name.removeprefix("jena-"))
         columns = {column: frame[column].to_numpy() for column in frame}

@@ -6,10 +6,11 @@ message that it is connected (`40`). `docs/decisions/0008-simulator-protocol.md`
 
 import base64
 import json
+import math
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
 from nsac.lab.driving.policy import DrivingPolicy, FrameHistory
@@ -33,11 +34,11 @@ class Control:
 
     steering: float
     throttle: float
-    speed: float  # miles per hour
+    speed: float | None  # miles per hour; None if it could not be read
     aleatoric: float
     epistemic: float  # variances of the steering
     sure: bool  # whether the uncertainty was below the threshold
-    error: str = ""  # why the frame could not be used; then the steering is kept, without throttle
+    error: str = ""  # why frame or speed could not be used; without a frame, the steering is kept
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -80,7 +81,7 @@ class TelemetryDriver:
 
     def decide(self, data: dict[str, Any]) -> Control:
         """Steering and throttle for one telemetry message."""
-        speed = _number(data.get("speed", 0))
+        speed = _read_speed(data.get("speed"))
         try:
             jpeg = base64.b64decode(data["image"], validate=True)
             frame = prepare(decode(jpeg, "The frame of the simulator"))
@@ -94,8 +95,12 @@ class TelemetryDriver:
         sure = self.threshold is None or decision.steering_std <= self.threshold
         target = self.speed * (1.0 if sure else UNCERTAIN_SPEED_FACTOR)
         self._steering = max(-1.0, min(1.0, float(decision.action[0])))
-        throttle = max(-1.0, min(1.0, THROTTLE_GAIN * (target - speed)))
         aleatoric, epistemic = float(decision.aleatoric[0]), float(decision.epistemic[0])
+        if speed is None:
+            got = str(data.get("speed"))[:50]
+            error = f"`speed` must be a finite number of at least 0. Got {got!r} instead, so there is no throttle."
+            return Control(self._steering, 0.0, None, aleatoric, epistemic, sure, error)
+        throttle = max(-1.0, min(1.0, THROTTLE_GAIN * (target - speed)))
         return Control(self._steering, throttle, speed, aleatoric, epistemic, sure)
 
 
@@ -127,17 +132,23 @@ def serve(
 ) -> None:
     """Wait for the simulator and drive until its connection is closed.
 
-    Port 0 takes a free one; `ready` is called with the port when the simulator can be started.
+    Port 0 takes a free one; `ready` is called with the port when the simulator can be started. While a simulator is
+    connected, others are refused; so is every web page: browsers send the header `Origin`, and the simulator does not.
     """
     try:
         from websockets.exceptions import ConnectionClosed
+        from websockets.frames import CloseCode
         from websockets.sync.server import ServerConnection
         from websockets.sync.server import serve as listen
     except ImportError as err:
         raise DrivingError(f"The simulator needs websockets ({err}). {INSTALL}") from None
     failed: list[DrivingError] = []
+    connected = Lock()
 
     def handle(connection: ServerConnection) -> None:
+        if not connected.acquire(blocking=False):  # never released: the server ends with its first client
+            connection.close(CloseCode.TRY_AGAIN_LATER, "another simulator is connected")
+            return
         try:
             session = {"sid": uuid.uuid4().hex, "upgrades": [], "pingInterval": 25_000, "pingTimeout": 60_000}
             connection.send("0" + json.dumps(session))  # the session is open
@@ -147,15 +158,16 @@ def serve(
                 answer = driver.answer(message)
                 if answer is not None:
                     connection.send(answer)
-        except ConnectionClosed:
-            pass
+        except ConnectionClosed as err:
+            if err.sent is not None and err.sent.code == CloseCode.MESSAGE_TOO_BIG:
+                failed.append(DrivingError(f"A message must have at most {MAX_MESSAGE_BYTES} bytes. Got a larger one."))
         except DrivingError as err:
             failed.append(err)
         finally:
             Thread(target=server.shutdown).start()  # it waits until this handler has returned
 
     try:
-        server = listen(handle, host, port, max_size=MAX_MESSAGE_BYTES, compression=None)
+        server = listen(handle, host, port, origins=[None], max_size=MAX_MESSAGE_BYTES, compression=None)
     except OSError as err:
         raise DrivingError(
             f"Port {port} of {host} cannot be used ({err}). Stop the program that uses it, or name another port."
@@ -167,8 +179,10 @@ def serve(
         raise failed[0]
 
 
-def _number(value: Any) -> float:
+def _read_speed(value: Any) -> float | None:
+    """Miles per hour; None if the value is not a finite number of at least 0."""
     try:  # the simulator writes numbers as text, in some countries with a comma
-        return float(str(value).replace(",", "."))
+        speed = float(str(value).replace(",", "."))
     except ValueError:
-        return 0.0
+        return None
+    return speed if math.isfinite(speed) and speed >= 0 else None

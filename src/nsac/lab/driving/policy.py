@@ -1,9 +1,10 @@
 """A driving policy: a fitted method that turns frames into an action with its uncertainty; its training and folder."""
 
 import os
+import warnings
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -12,11 +13,13 @@ import torch
 from torch import Tensor
 
 from nsac.estimators.files import ModelError, read_model, write_model
+from nsac.lab.datasets.carracing import RecordConfig, Recording, load_recording
 from nsac.lab.driving.world import DrivingError
 from nsac.lab.grid.config import RunConfig, run_config
 from nsac.lab.grid.run import run_fitted
 from nsac.lab.grid.store import RESULTS, Record, Store
 from nsac.lab.tasks import carracing, udacity
+from nsac.lab.tasks.base import Task
 from nsac.methods import METHODS, AbstractMethod, FrameProblem, problem_from_dict
 from nsac.methods.stored import stored_sizes
 from nsac.training import Progress
@@ -28,6 +31,14 @@ NETWORK_INPUTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 CLASS_NAMES = ("DrivingPolicy", "Pilot")
 """Names of the class in a model folder: the one that is written, and the one that earlier versions wrote."""
+TRY = "carracing-try"
+"""First words of the task of a try: a policy trained on a recording with fewer frames than the task's."""
+MIN_TRY_STEPS = 100
+
+
+def simulator_of(task: str) -> str:
+    """`"carracing"` or `"udacity"`: the name of a task without the size of its recording."""
+    return task.partition("-")[0]
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,7 @@ class DrivingPolicy:
     def __init__(self, method: AbstractMethod, shift: Tensor, scale: Tensor, config: RunConfig, calibration: Tensor):
         self.method, self.shift, self.scale, self.config = method.eval(), shift, scale, config
         self.calibration = calibration
-        self.task = config.task.partition("-")[0]  # without the size of the recording
+        self.task = simulator_of(config.task)
 
     @property
     def name(self) -> str:
@@ -115,7 +126,7 @@ def load_policy(folder: str | os.PathLike, task: str | None = None) -> DrivingPo
         config = RunConfig(**facts["config"])
         weights = {n.removeprefix("method/"): t for n, t in tensors.items() if n.startswith("method/")}
         problem = problem_from_dict(facts["problem"])
-        with stored_sizes(METHODS[config.method], problem, weights):
+        with stored_sizes(METHODS[config.of], problem, weights):
             method = config.build(problem)
         method.load_state_dict(weights)
         policy = DrivingPolicy(method, tensors["shift"], tensors["scale"], config, tensors["calibration"])
@@ -124,8 +135,9 @@ def load_policy(folder: str | os.PathLike, task: str | None = None) -> DrivingPo
         raise ModelError(
             f"The model in {folder} does not describe a driving policy: {type(err).__name__}: {err}. Train it again."
         ) from None
-    if task is not None and policy.task != task:
-        raise DrivingError(f"The model in {folder} was trained on {policy.task}, not {task}. Name another.")
+    wanted = policy.task if task is None else simulator_of(task)
+    if policy.task != wanted:
+        raise DrivingError(f"The model in {folder} was trained on {policy.task}, not {wanted}. Name another.")
     return policy
 
 
@@ -136,21 +148,47 @@ def train_policy(
     folder: str | os.PathLike,
     results: str | os.PathLike = RESULTS,
     report: Callable[[Progress], None] | None = None,
+    recording: str | os.PathLike | None = None,
 ) -> tuple[DrivingPolicy, Record]:
     """Train a policy for `"carracing"` or `"udacity"` and save it, with the record of its scores on held-out frames.
 
     A policy in `folder` and a record in `results` with the same configuration are read, not made again. `report` is
-    called after each training step.
+    called after each training step. `recording` is the folder of the recording, by default that of
+    `recordings_folder()`. If it is not the recording that the task is defined on, the policy is a try: its task has a
+    name of its own, which begins with `TRY`, its record is not kept in `results`, and there is a warning.
     """
     config, store = run_config(task, "sound", method, seed), Store(Path(results))
+    data = None
+    if recording is not None:
+        config, data = _recorded_task(config, load_recording(Path(recording)))
     if Path(folder).is_dir() and config.name in store:
         policy = load_policy(folder, task)
         if policy.config == config:
             return policy, store.read(config.name)
-    outcome = run_fitted(config, report)
+    outcome = run_fitted(config, report, data)
     shift, scale = outcome.task.test.unit(torch.arange(1))
     calibration = outcome.calibration.scale.float()
     policy = DrivingPolicy(outcome.method, shift.float(), scale.float(), config, calibration)
     policy.save(folder)
-    store.write(outcome.record)
+    if not config.task.startswith(TRY):
+        store.write(outcome.record)
     return policy, outcome.record
+
+
+def _recorded_task(config: RunConfig, recording: Recording) -> tuple[RunConfig, Task]:
+    """The task of a recording and its configuration; that of a try has fewer steps, in proportion to its frames."""
+    if config.task not in carracing.RECORDED:
+        raise ValueError(f"`recording` must be None for the task {config.task!r}. It is for CarRacing only.")
+    frames = carracing.RECORDED[config.task]
+    if recording.config != RecordConfig(frames):
+        warnings.warn(
+            f"This is a try: the policy is trained on a recording of {len(recording)} frames instead of {frames}. It "
+            "makes no claim about laps.",
+            stacklevel=3,
+        )
+        train = dict(config.train)
+        if train:  # empty for a method that is solved
+            train["max_steps"] = max(MIN_TRY_STEPS, round(train["max_steps"] * len(recording) / frames))
+            train["validate_every"] = train["max_steps"] // 2
+        config = replace(config, task=f"{TRY}-{recording.digest}", train=train)
+    return config, carracing.clone_task(recording, config.seed, config.task)

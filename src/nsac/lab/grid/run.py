@@ -43,13 +43,18 @@ def run_once(config: RunConfig) -> Record:
     return run_fitted(config).record
 
 
-def run_fitted(config: RunConfig, report: Callable[[Progress], None] | None = None) -> Outcome:
-    """Fit on train and validation, calibrate on calibration, score on test; the fitted method is returned as well."""
+def run_fitted(
+    config: RunConfig, report: Callable[[Progress], None] | None = None, task: Task | None = None
+) -> Outcome:
+    """Fit on train and validation, calibrate on calibration, score on test; the fitted method is returned as well.
+
+    The task is that of the configuration, unless one is given.
+    """
     with single_threaded():
         reset_peak_memory()
         whole, fitting, predicting = Stopwatch(), Stopwatch(), Stopwatch()
         with whole:
-            task = load_task(config.task, config.protocol, config.seed)  # pyright: ignore[reportArgumentType]
+            task = task or load_task(config.task, config.protocol, config.seed)  # pyright: ignore[reportArgumentType]
             method = config.build(task.problem)
             train = TrainConfig.from_dict(config.train)
             with fitting:

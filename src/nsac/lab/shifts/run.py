@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 import pandas as pd
-import torch
 
 from nsac._io import write_atomic
+from nsac._torch import single_threaded
 from nsac.lab.shifts.detectors import described, references
 from nsac.lab.shifts.evaluation import evaluate, evaluate_detector
 from nsac.lab.shifts.scenes import REPORTED, make_scene
@@ -59,8 +59,8 @@ def run_kept(folder: Path, scene: str, method: str, seed: int) -> list[dict]:
     path = folder / f"{scene.replace('/', '-')}_{method.replace(', ', '-')}_{seed}.json"
     if path.exists():
         return json.loads(path.read_text())
-    torch.set_num_threads(1)
-    records = run_shifts(scene, method, seed)
+    with single_threaded():
+        records = run_shifts(scene, method, seed)
     write_atomic(path, json.dumps(records).encode())
     return records
 

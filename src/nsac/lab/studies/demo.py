@@ -1,100 +1,139 @@
-"""Irregular spirals: training and scores, for the demonstration `nsac demo` and the study of the regulariser."""
+"""The demonstration `nsac demo`: aleatoric uncertainty is the noise, epistemic uncertainty the lack of training data.
 
+A layer is trained on spirals that turn one way, at query times up to 1. It then predicts later times, and spirals that
+turn the other way.
+"""
+
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from nsac.lab.datasets import Spirals, make_spirals
-from nsac.lab.tasks.spirals import GROUPS, PROBLEM, SPLIT_ROWS, columns
-from nsac.methods import AbstractTrainable, NSACMethod
+from nsac._torch import single_threaded
+from nsac.layers import NSAC, NSACLoss
 from nsac.training import Progress, TensorData, TrainConfig, train
-from nsac.uncertainty import Prediction, coverage, crps, mse, nll
+from nsac.uncertainty import Prediction, coverage, rmse
 
-TRAIN, TEST = SPLIT_ROWS["train"], SPLIT_ROWS["test"]
-VALIDATION = slice(SPLIT_ROWS["validation"].start, SPLIT_ROWS["calibration"].stop)
-"""Spirals by number, as in the task; nothing is calibrated here, so validation has the calibration split as well."""
-
-BATCH_SIZE, QUERIES_PER_STEP = 32, 16
-"""Spirals and query times in one training step."""
-
-
-@dataclass(frozen=True)
-class SpiralRun:
-    """All spirals, and the prediction of the test spirals at all query times."""
-
-    spirals: Spirals
-    prediction: Prediction
-
-    def score(self, *scores: Callable) -> dict[str, dict[str, float]]:
-        """By half of the spirals: these scores, and the mean aleatoric and epistemic standard deviation."""
-        halves = {}
-        for half, points in GROUPS.items():
-            p, y = self.prediction[:, points], self.spirals.y[TEST][:, points]
-            stds = {kind: getattr(p, kind).mean().sqrt().item() for kind in ("aleatoric", "epistemic")}
-            halves[half] = {score.__name__: score(p, y) for score in scores} | stds
-        return halves
+NOISE = 0.15
+"""Standard deviation of the observation noise. Positions have a standard deviation of about 1."""
+LAST_TRAINED, LAST_TESTED = 1.0, 1.2
+"""Query times end here in training, and in the test of the trained direction of rotation."""
+TRAINING_SPIRALS, VALIDATION_SPIRALS, TEST_SPIRALS = 1000, 100, 100
+OBSERVATIONS, QUERIES = 30, 16
+"""Observations of a spiral, and its query times in training."""
+TRAINED, UNTRAINED = 1, -1
+"""Directions of rotation: counterclockwise, and clockwise."""
 
 
 class Demo(NamedTuple):
-    """Result of the demonstration; `rows` has the scores of each method and half of the spirals."""
+    """Test spirals of both directions of rotation, and what the layer predicts for them."""
 
-    run: SpiralRun
-    rows: list[dict]
+    spirals: dict[int, dict[str, Tensor]]
+    predictions: dict[int, Prediction]
+
+    def rows(self) -> list[dict]:
+        """Standard deviations, RMSE and coverage: in the training range, at later times, in the other direction."""
+        later = self.spirals[TRAINED]["query_times"][0] > LAST_TRAINED
+        regions = {
+            "training range": (TRAINED, ~later),
+            "later times": (TRAINED, later),
+            "other direction": (UNTRAINED, slice(None)),
+        }
+        rows = []
+        for region, (direction, chosen) in regions.items():
+            p, y = self.predictions[direction][:, chosen], self.spirals[direction]["y"][:, chosen]
+            total, error = p.variance.mean().sqrt().item(), rmse(p, y)
+            stds = {kind: getattr(p, kind).mean().sqrt().item() for kind in ("aleatoric", "epistemic")}
+            scores = {"total": total, "rmse": error, "ratio": error / total, "coverage": coverage(p, y)}
+            rows.append({"region": region, "noise": NOISE, **stds, **scores})
+        return rows
 
 
 def run_demo(steps: int = 1000, seed: int = 0, report: Callable[[Progress], None] | None = None) -> Demo:
-    """Train NSAC on irregular spirals; score it and the baseline, the mean of the training spirals."""
-    run = run_spirals(steps, seed, report=report)
-    rows = []
-    for method, each in {"nsac": run, "mean trajectory": SpiralRun(run.spirals, mean_trajectory(run.spirals))}.items():
-        halves = each.score(mse, nll, crps, coverage)
-        rows += [{"method": method, "half": half, **scores} for half, scores in halves.items()]
-    return Demo(run, rows)
+    """Train on spirals of one direction of rotation; predict both directions, and times beyond those of training."""
+    with single_threaded():
+        generator = torch.Generator().manual_seed(seed)
+        times = LAST_TRAINED * torch.rand(TRAINING_SPIRALS + VALIDATION_SPIRALS, QUERIES, generator=generator)
+        spirals = make_spirals(TRAINED, times, generator)
+        training = {name: column[:TRAINING_SPIRALS] for name, column in spirals.items()}
+        validation = {name: column[TRAINING_SPIRALS:] for name, column in spirals.items()}
+
+        model = SpiralModel(seed)
+        config = TrainConfig(
+            max_steps=steps, batch_size=32, learning_rate=6e-3, schedule="one-cycle", ema=0.995,
+            validate_every=max(1, steps // 10), accelerator="cpu",
+        )  # fmt: skip
+        train(model, TensorData(**training), TensorData(**validation), config, seed=seed, report=report)
+        model.layer.fit_novelty(_inputs(training), {**_inputs(validation), "y": validation["y"]})
+
+        tests, predictions = {}, {}
+        for direction, last in ((TRAINED, LAST_TESTED), (UNTRAINED, LAST_TRAINED)):
+            times = torch.arange(0, last + 0.005, 0.01).expand(TEST_SPIRALS, -1)
+            tests[direction] = make_spirals(direction, times, generator)
+            predictions[direction] = model.layer.predict(**_inputs(tests[direction]), num_samples=100)
+        return Demo(tests, predictions)
 
 
-def run_spirals(
-    steps: int, seed: int = 0, report: Callable[[Progress], None] | None = None, **options: Any
-) -> SpiralRun:
-    """Train on 200 spirals, select the weights on 50 others, predict 50 more; everything follows from the seed.
+def make_spirals(direction: int, query_times: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    r"""Spirals $r = a + bt$, $\theta = \omega t$ with random a, b and $\omega$, observed at irregular times up to 1.
 
-    `options` are arguments of `NSACMethod`.
+    Args:
+        direction: 1 for counterclockwise, -1 for clockwise.
+        query_times: (n, queries), times of the targets.
+        generator: source of randomness.
+
+    Returns:
+        x: (n, 30, 2), noisy observed positions.
+        times: (n, 30), their times.
+        query_times: as given.
+        y: (n, queries, 2), noisy positions at the query times, the targets.
+        truth: (n, queries, 2), the same without noise.
     """
-    spirals = make_spirals(generator=torch.Generator().manual_seed(seed))
-    method = NSACMethod(PROBLEM, seed=seed, **options)
-    optimiser = {"batch_size": BATCH_SIZE, "learning_rate": 6e-3, "schedule": "one-cycle", "ema": 0.995}
-    config = TrainConfig(max_steps=steps, validate_every=max(1, steps // 10), accelerator="cpu", **optimiser)
-    training, validation = TensorData(**columns(spirals, TRAIN)), TensorData(**columns(spirals, VALIDATION))
-    method.prepare(training)
-    train(_RandomQueries(method), training, validation, config, seed=seed, report=report)
-    method.finish(training, validation)
-    return SpiralRun(spirals, method.predict(columns(spirals, TEST)))
+    n = len(query_times)
+    a = 0.7 * (1 + 0.2 * torch.randn(n, 1, generator=generator))
+    b = 1.15 * (1 + 0.2 * torch.randn(n, 1, generator=generator))
+    omega = direction * math.pi * (1 + 2 * torch.rand(n, 1, generator=generator))
+    times = torch.rand(n, OBSERVATIONS, generator=generator).sort(-1).values
+
+    def position(t: Tensor) -> Tensor:
+        radius, theta = a + b * t, omega * t
+        return torch.stack([radius * theta.cos(), radius * theta.sin()], -1)
+
+    def observe(positions: Tensor) -> Tensor:
+        return positions + NOISE * torch.randn(positions.shape, generator=generator)
+
+    truth = position(query_times)
+    return {
+        "x": observe(position(times)), "times": times, "query_times": query_times, "y": observe(truth), "truth": truth
+    }  # fmt: skip
 
 
-def mean_trajectory(data: Spirals) -> Prediction:
-    """The baseline: mean and standard deviation of the training spirals at each time."""
-    std, mean = torch.std_mean(data.y[TRAIN], 0)
-    shape = data.y[TEST].shape
-    return Prediction.gaussian(mean.expand(shape), std.expand(shape))
+class SpiralModel(nn.Module):
+    """The layer, with the loss and the validation score that `train` calls."""
 
-
-class _RandomQueries(nn.Module):
-    """Trains a method at a few random query times per step, which is faster than all of them and no less accurate."""
-
-    def __init__(self, method: AbstractTrainable):
+    def __init__(self, seed: int):
         super().__init__()
-        self.method = method
+        self.layer = NSAC(input_dim=2, output_dim=2, num_heads=2, topk=OBSERVATIONS, time_scale=2.0, seed=seed)
+        self.likelihood = NSACLoss(reg_weight=0.0)
 
     @property
     def parts(self) -> dict[str, Tensor]:
-        return self.method.parts
+        """Named parts of the latest loss."""
+        return self.likelihood.parts
 
     def loss(self, batch: dict[str, Tensor], generator: torch.Generator) -> Tensor:
-        chosen = torch.randperm(batch["y"].shape[1], generator=generator)[:QUERIES_PER_STEP]
-        queried = {name: batch[name][:, chosen] for name in ("query_times", "y")}
-        return self.method.loss({**batch, **queried}, generator)
+        """Negative log-likelihood, to be minimised."""
+        inputs = _inputs(batch)
+        return self.likelihood(self.layer, inputs.pop("x"), batch["y"], generator, **inputs)
 
     def validation(self, batch: dict[str, Tensor], generator: torch.Generator) -> tuple[Tensor, int]:
-        return self.method.validation(batch, generator)
+        """Sum of the negative log-likelihood of the prediction, and the number of targets."""
+        p = self.layer.predict(**_inputs(batch), generator=generator)
+        return -p.log_prob(batch["y"]).sum(), batch["y"].numel()
+
+
+def _inputs(spirals: dict[str, Tensor]) -> dict[str, Any]:
+    """The arguments of the layer."""
+    return {name: spirals[name] for name in ("x", "times", "query_times")}

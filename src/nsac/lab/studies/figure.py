@@ -8,24 +8,31 @@ from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection
 from matplotlib.figure import Figure
 
-from nsac.lab.studies.demo import TEST, SpiralRun
+from nsac.lab.studies.demo import LAST_TESTED, LAST_TRAINED, NOISE, TRAINED, UNTRAINED, Demo
 from nsac.uncertainty.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, PAPER, STYLE
+
+TITLE = "Aleatoric uncertainty matches the noise; epistemic uncertainty grows where there was no training data"
 
 
 @rc_context(STYLE)
-def spiral_figure(run: SpiralRun, path: Path) -> None:
-    """Draw a test spiral in the plane, its residuals over time, and the standard deviations of all test spirals.
+def demo_figure(demo: Demo, path: Path) -> None:
+    """Draw a row per direction of rotation: a spiral in the plane, one coordinate over time, standard deviations.
 
     The folder of the file is created.
     """
-    figure = Figure(figsize=(12, 6.4), layout="constrained")
-    axes = figure.subplot_mosaic([["plane", "residual"], ["plane", "std"]], width_ratios=(1, 1.1))
-    _draw_plane(axes["plane"], run)
-    for axis in (axes["residual"], axes["std"]):
-        axis.axvspan(float(run.spirals.times[TEST][0, -1]), 1, color=PAPER, zorder=-1)
-        axis.margins(x=0)
-    _draw_residual(axes["residual"], run)
-    _draw_std(axes["std"], run)
+    figure = Figure(figsize=(14, 7.8), layout="constrained")
+    figure.suptitle(TITLE, fontweight="bold", fontsize=14)
+    axes = figure.subplots(2, 3, width_ratios=(0.8, 1.1, 1.1))
+    names = {TRAINED: "Direction of rotation as in training", UNTRAINED: "Direction of rotation never trained"}
+    for (plane, coordinate, stds), (direction, name) in zip(axes, names.items(), strict=True):
+        _draw_plane(plane, demo, direction)
+        _draw_coordinate(coordinate, demo, direction)
+        _draw_stds(stds, demo, direction)
+        plane.set(title=name, xlabel="x")
+        coordinate.set(title="One coordinate of that spiral", xlabel="time")
+        stds.set(title="Standard deviations, all test spirals", xlabel="time")
+    axes[0, 1].legend(loc="lower left", fontsize=9)
+    axes[1, 2].legend(loc="lower left", ncols=3, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 
@@ -44,39 +51,46 @@ def draw_tube(axis: Axes, mean: np.ndarray, std: np.ndarray, colour: str, label:
     axis.fill([], [], color=colour, label=label)
 
 
-def _draw_plane(axis: Axes, run: SpiralRun) -> None:
-    data, mean = run.spirals, run.prediction.mean[0].numpy()
-    draw_tube(axis, mean, run.prediction.variance[0].sqrt().numpy(), PALE_BLUE, "two standard deviations")
-    axis.plot(*data.truth[TEST][0].numpy().T, color=INK, lw=1, ls="--", label="noise-free position")
-    axis.plot(*mean[: len(mean) // 2].T, color=BLUE, lw=2, label="prediction, interpolation")
-    axis.plot(*mean[len(mean) // 2 - 1 :].T, color=ORANGE, lw=2, label="prediction, extrapolation")
-    axis.plot(*data.x[TEST][0].numpy().T, ".", color=INK, ms=5, label="observations")
-    axis.set(title="One test spiral and its prediction", xlabel="x", ylabel="y", aspect="equal")
-    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2, fontsize=9)
+def _draw_plane(axis: Axes, demo: Demo, direction: int) -> None:
+    spirals, mean = demo.spirals[direction], demo.predictions[direction].mean[0].numpy()
+    axis.plot(*spirals["truth"][0].numpy().T, color=INK, lw=1, ls="--")
+    axis.plot(*mean.T, color=BLUE, lw=2)
+    axis.plot(*spirals["x"][0].numpy().T, ".", color=INK, ms=5)
+    axis.set(ylabel="y", xlim=(-3, 3), ylim=(-3, 3), aspect="equal")
 
 
-def _draw_residual(axis: Axes, run: SpiralRun) -> None:
-    data, p = run.spirals, run.prediction
-    time, mean = data.query_times.numpy(), p.mean[0, :, 0].numpy()
-    bands = (("aleatoric and epistemic", p.variance, PALE_ORANGE), ("aleatoric", p.aleatoric, PALE_BLUE))
+def _draw_coordinate(axis: Axes, demo: Demo, direction: int) -> None:
+    spirals, p = demo.spirals[direction], demo.predictions[direction]
+    time, mean = spirals["query_times"][0].numpy(), p.mean[0, :, 1].numpy()
+    bands = (("2 std, aleatoric and epistemic", p.variance, PALE_ORANGE), ("2 std, aleatoric", p.aleatoric, PALE_BLUE))
     for label, variance, colour in bands:
-        std = variance[0, :, 0].sqrt().numpy()
-        axis.fill_between(time, -2 * std, 2 * std, color=colour, label=label, lw=0)
-    axis.plot(time, data.y[TEST][0, :, 0].numpy() - mean, ".", color=GREY, ms=3, label="observed")
-    axis.plot(time, data.truth[TEST][0, :, 0].numpy() - mean, color=INK, lw=1, ls="--", label="noise-free")
-    axis.set(title="Residual of x, and two standard deviations")
-    axis.legend(loc="upper left", ncols=2, fontsize=9)
-    for place, name in ((0.25, "interpolation"), (0.75, "extrapolation")):
-        axis.text(place, 0.03, name, transform=axis.transAxes, ha="center", color=GREY)
+        std = variance[0, :, 1].sqrt().numpy()
+        axis.fill_between(time, mean - 2 * std, mean + 2 * std, color=colour, label=label, lw=0)
+    axis.plot(time, spirals["truth"][0, :, 1].numpy(), color=INK, lw=1, ls="--", label="noise-free position")
+    axis.plot(time, mean, color=BLUE, lw=2, label="predicted mean")
+    axis.plot(spirals["times"][0].numpy(), spirals["x"][0, :, 1].numpy(), ".", color=INK, ms=5, label="observations")
+    axis.set(ylabel="y", ylim=(-6, 6))
+    _shade(axis, direction)
 
 
-def _draw_std(axis: Axes, run: SpiralRun) -> None:
-    """Root mean squares over all test spirals: the expected size of each uncertainty, and of the error."""
-    p, time = run.prediction, run.spirals.query_times.numpy()
-    for kind, colour, width in (("aleatoric", BLUE, 2), ("epistemic", ORANGE, 2), ("variance", INK, 1)):
+def _draw_stds(axis: Axes, demo: Demo, direction: int) -> None:
+    """Root mean squares over all test spirals, of the error and of the standard deviations."""
+    spirals, p = demo.spirals[direction], demo.predictions[direction]
+    time = spirals["query_times"][0].numpy()
+    error = (p.mean - spirals["y"]).square().mean((0, 2)).sqrt().numpy()
+    axis.plot(time, error, color=GREY, lw=3, alpha=0.5, label="RMSE")
+    for kind, colour, width in (("variance", INK, 1), ("aleatoric", BLUE, 2), ("epistemic", ORANGE, 2)):
         std = getattr(p, kind).mean((0, 2)).sqrt().numpy()
         axis.plot(time, std, color=colour, lw=width, label=kind.replace("variance", "total"))
-    error = (p.mean - run.spirals.y[TEST]).square().mean((0, 2)).sqrt().numpy()
-    axis.plot(time, error, color=GREY, lw=1, label="RMSE")
-    axis.set(title="Standard deviation, all test spirals", xlabel="time", yscale="log")
-    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 0.15), ncols=2, fontsize=9)
+    axis.axhline(NOISE, color=BLUE, lw=1, ls=":", label="noise")
+    axis.set(yscale="log", ylim=(0.012, 9))
+    _shade(axis, direction)
+
+
+def _shade(axis: Axes, direction: int) -> None:
+    """Shade the times without training data: the later ones, or all of them."""
+    start, end = (LAST_TRAINED, LAST_TESTED) if direction == TRAINED else (0.0, LAST_TRAINED)
+    axis.axvspan(start, end, color=PAPER, zorder=-1)
+    axis.set_xlim(0, end)
+    about = {"transform": axis.get_xaxis_transform(), "ha": "center", "va": "top", "fontsize": 9, "color": GREY}
+    axis.text((start + end) / 2, 0.98, "never\ntrained", **about)

@@ -1,22 +1,52 @@
 """Study of the separation regulariser: the paper's Table 2 and Figure 3, on irregular spirals."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from torch import Tensor, nn
 
+from nsac.lab.datasets import Spirals, make_spirals
 from nsac.lab.grid.sheet import Sheet, spread
 from nsac.lab.grid.table import paper_table
 from nsac.lab.studies.base import Found, Outcome, Study, rounded
-from nsac.lab.studies.demo import TEST, run_spirals
 from nsac.lab.studies.figure import draw_tube
-from nsac.lab.tasks.spirals import GROUPS
-from nsac.uncertainty import mae, mse
+from nsac.lab.tasks.spirals import GROUPS, PROBLEM, SPLIT_ROWS, columns
+from nsac.methods import AbstractTrainable, NSACMethod
+from nsac.training import TensorData, TrainConfig, train
+from nsac.uncertainty import Prediction, mae, mse
 from nsac.uncertainty.style import BLUE, INK, ORANGE, PALE_BLUE, PALE_ORANGE, STYLE
+
+TRAIN, TEST = SPLIT_ROWS["train"], SPLIT_ROWS["test"]
+VALIDATION = slice(SPLIT_ROWS["validation"].start, SPLIT_ROWS["calibration"].stop)
+"""Spirals by number, as in the task; nothing is calibrated here, so validation has the calibration split as well."""
+
+BATCH_SIZE, QUERIES_PER_STEP = 32, 16
+"""Spirals and query times in one training step."""
 
 MAGNIFICATION = 10
 """Factor on the width of the epistemic tube in the figure; without it, the tube would be a line."""
+
+
+@dataclass(frozen=True)
+class SpiralRun:
+    """All spirals, and the prediction of the test spirals at all query times."""
+
+    spirals: Spirals
+    prediction: Prediction
+
+    def score(self, *scores: Callable) -> dict[str, dict[str, float]]:
+        """By half of the spirals: these scores, and the mean aleatoric and epistemic standard deviation."""
+        halves = {}
+        for half, points in GROUPS.items():
+            p, y = self.prediction[:, points], self.spirals.y[TEST][:, points]
+            stds = {kind: getattr(p, kind).mean().sqrt().item() for kind in ("aleatoric", "epistemic")}
+            halves[half] = {score.__name__: score(p, y) for score in scores} | stds
+        return halves
 
 
 def run(config: dict[str, Any]) -> Outcome:
@@ -28,6 +58,42 @@ def run(config: dict[str, Any]) -> Outcome:
     series = {"mean": p.mean[0], "observed": result.spirals.x[TEST][0]}
     series |= {kind: getattr(p, kind)[0].clamp(min=0).sqrt() for kind in ("aleatoric", "epistemic")}
     return Outcome(metrics, {name: rounded(values.tolist()) for name, values in series.items()})
+
+
+def run_spirals(steps: int, seed: int = 0, **options: Any) -> SpiralRun:
+    """Train on 200 spirals, select the weights on 50 others, predict 50 more; everything follows from the seed.
+
+    `options` are arguments of `NSACMethod`.
+    """
+    spirals = make_spirals(generator=torch.Generator().manual_seed(seed))
+    method = NSACMethod(PROBLEM, seed=seed, **options)
+    optimiser = {"batch_size": BATCH_SIZE, "learning_rate": 6e-3, "schedule": "one-cycle", "ema": 0.995}
+    config = TrainConfig(max_steps=steps, validate_every=max(1, steps // 10), accelerator="cpu", **optimiser)
+    training, validation = TensorData(**columns(spirals, TRAIN)), TensorData(**columns(spirals, VALIDATION))
+    method.prepare(training)
+    train(_RandomQueries(method), training, validation, config, seed=seed)
+    method.finish(training, validation)
+    return SpiralRun(spirals, method.predict(columns(spirals, TEST)))
+
+
+class _RandomQueries(nn.Module):
+    """Trains a method at a few random query times per step, which is faster than all of them and no less accurate."""
+
+    def __init__(self, method: AbstractTrainable):
+        super().__init__()
+        self.method = method
+
+    @property
+    def parts(self) -> dict[str, Tensor]:
+        return self.method.parts
+
+    def loss(self, batch: dict[str, Tensor], generator: torch.Generator) -> Tensor:
+        chosen = torch.randperm(batch["y"].shape[1], generator=generator)[:QUERIES_PER_STEP]
+        queried = {name: batch[name][:, chosen] for name in ("query_times", "y")}
+        return self.method.loss({**batch, **queried}, generator)
+
+    def validation(self, batch: dict[str, Tensor], generator: torch.Generator) -> tuple[Tensor, int]:
+        return self.method.validation(batch, generator)
 
 
 def sheets(found: Found) -> list[Sheet]:

@@ -7,6 +7,7 @@ from torch import Tensor
 from nsac.lab.datasets.carracing import (
     FIELD,
     GREY,
+    MIN_LAPS,
     SIZE,
     RecordConfig,
     Recording,
@@ -46,7 +47,7 @@ def build(name: str, seed: int) -> Task:
         raise RecordingError(
             f"{recordings_folder()} holds {len(recording)} frames, recorded with {recording.config}; task {name!r} "
             f"needs {frames} frames, recorded with the defaults. Name another folder in NSAC_RECORDING, or make one: "
-            f"`nsac drive record --frames {frames}`."
+            f"`nsac drive record --frames {frames}`. For a try with fewer: `nsac drive train carracing --recording`."
         )
     return clone_task(recording, seed, name)
 
@@ -68,8 +69,10 @@ def clone_task(recording: Recording, seed: int, name: str = "carracing") -> Task
 def split_laps(laps: Tensor, seed: int) -> dict[str, Tensor]:
     """Rows of each split; a lap is in one split only."""
     names = laps.unique()
-    if len(names) < 4:
-        raise ValueError(f"A recording must have at least 4 laps, one for each split. Got {len(names)} instead.")
+    if len(names) < MIN_LAPS:
+        raise ValueError(
+            f"A recording must have at least {MIN_LAPS} laps, one for each split. Got {len(names)}. Record more."
+        )
     order = names[torch.from_numpy(np.random.default_rng(seed).permutation(len(names)))]
     sizes = [max(1, round(share * len(names))) for share in HELD_OUT_SHARES]
     *held_out, train = order.split([*sizes, len(names) - sum(sizes)])

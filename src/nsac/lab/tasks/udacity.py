@@ -16,6 +16,8 @@ HEIGHT, WIDTH = 66, 200  # of a network input, in pixels
 SKY_ROWS, BONNET_ROWS = 60, 25
 """Rows cropped from the top and the bottom of a frame of 160 rows: they do not show the road."""
 CAMERA_SHAPE = (160, 320, 3)  # shape of the simulator's frames
+MAX_PICTURE_BYTES = 200_000
+"""Bytes of an encoded frame at most; uncompressed, it has 153,600."""
 BLOCK_FRAMES, GUARD_FRAMES = 200, 10
 """Consecutive frames that stay in one split, 20 seconds, and frames dropped at both ends of a block: neighbouring
 frames are almost equal."""
@@ -104,17 +106,22 @@ def read_frames(drive: Drive) -> Tensor:
 
 
 def decode(jpeg: bytes, name: str) -> np.ndarray:
-    """A picture from its bytes, (160, 320, 3), red, green, blue; `FrameError` with its name if it is damaged."""
+    """A picture from its bytes, (160, 320, 3), red, green, blue; `FrameError` with its name if it is damaged.
+
+    Its size is read from its header: a picture of another size is not decoded, since a small file can hold a huge one.
+    """
     from PIL import Image  # extra `drive`
 
+    height, width, _ = CAMERA_SHAPE
+    if len(jpeg) > MAX_PICTURE_BYTES:
+        raise FrameError(f"{name} must have at most {MAX_PICTURE_BYTES} bytes. Got {len(jpeg)} instead.")
     try:
-        picture = np.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB"))
+        picture = Image.open(io.BytesIO(jpeg), formats=("JPEG", "PNG"))  # reads the header only
+        if picture.size == (width, height):
+            return np.asarray(picture.convert("RGB"))
     except Exception as err:  # damaged bytes fail in any part of the decoder
         raise FrameError(f"{name} is not a complete picture ({err}). Replace it with an intact copy.") from None
-    if picture.shape != CAMERA_SHAPE:
-        height, width, _ = CAMERA_SHAPE
-        raise FrameError(f"{name} must be a picture of {width} x {height}. Got {picture.shape[1::-1]} instead.")
-    return picture
+    raise FrameError(f"{name} must be a picture of {width} x {height}. Got {picture.size} instead.")
 
 
 def prepare(picture: np.ndarray) -> np.ndarray:
