@@ -263,7 +263,7 @@ def test_separators_mean_in_prediction_what_they_meant_in_training(tmp_path):
     assert one == same
 
 
-@pytest.mark.slow  # two full fits
+@pytest.mark.slow  # an ensemble of 8 members
 def test_categories_of_numbers_are_learned(tmp_path):
     rng = np.random.default_rng(0)
     effects = dict(zip(rng.choice(90_000, 40, replace=False) + 10_000, rng.normal(scale=3.5, size=40), strict=True))
@@ -271,7 +271,7 @@ def test_categories_of_numbers_are_learned(tmp_path):
     frame["y"] = frame["x"] + frame["zip"].map(effects) + 0.05 * rng.normal(size=1400)
     frame[:1000].to_csv(tmp_path / "train.csv", index=False)
     frame[1000:].to_csv(tmp_path / "test.csv", index=False)
-    done("fit", tmp_path / "train.csv", "--target", "y", "--category", "zip", "--out", tmp_path / "m")
+    done("fit", tmp_path / "train.csv", "--target", "y", "--category", "zip", "--out", tmp_path / "m", "--steps", "200")
     scores = json.loads(done("evaluate", tmp_path / "m", tmp_path / "test.csv", "--json").stdout)["y"]
     assert scores["naive"]["rmse"] > 3 and scores["model"]["rmse"] < 0.5
 
