@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from nsac.layers import Novelty
-from nsac.layers.novelty import MIN_POSTERIOR_SHARE, MIN_SQUARED_DISTANCE, _typical_distance
+from nsac.layers.novelty import MIN_POSTERIOR_SHARE, MIN_SQUARED_DISTANCE, NOISE_SHARE, _typical_distance
 from nsac.uncertainty import ood_auroc
 
 
@@ -217,3 +217,14 @@ def test_novelty_of_several_queries_uses_all_of_them(generator):
     novelty.fit(x)
     assert novelty(x[:, 0])[0].median() < 10 and novelty(x[:, 1])[0].median() < 10
     torch.testing.assert_close(novelty.centre, x.flatten(0, 1).mean(0))
+
+
+def test_kept_directions_are_weighed_by_their_posterior_variance(generator):
+    """S has eigenvalues 1 / (1 + e), e those of the features' second moment over the noise; the weights sum to R."""
+    x = torch.randn(2000, 1, 30, generator=generator)  # no direction is left unknown
+    novelty = Novelty(30, 1)
+    novelty.fit(x)
+    features = novelty._features((x[:, 0] - novelty.centre) @ novelty.whiten)
+    variance = 1 / (1 + torch.linalg.eigvalsh(features.T @ features / NOISE_SHARE)[: novelty.factor.shape[1]])
+    found = novelty.factor.square().sum(0)
+    torch.testing.assert_close(found, variance / variance.sum() * len(novelty.factor), rtol=1e-6, atol=0)

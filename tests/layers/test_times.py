@@ -29,8 +29,9 @@ def test_time_features_are_sines_and_cosines_of_whole_and_half_periods():
     torch.testing.assert_close(found, torch.cat([expected.sin(), expected.cos()], -1))
 
 
-def test_the_slowest_feature_has_a_quarter_period_per_time_scale():
+def test_features_have_from_a_quarter_period_to_eight_per_time_scale_each_twice_the_last():
     assert time_features(torch.tensor(1.0))[0].item() == pytest.approx(1.0)  # sin of a quarter turn
+    assert CYCLES[-1] == 8 and all(fast == 2 * slow for slow, fast in zip(CYCLES, CYCLES[1:], strict=False))
 
 
 def test_the_first_valid_time_is_the_earliest_that_is_not_masked():

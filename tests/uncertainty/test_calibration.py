@@ -323,3 +323,9 @@ def test_inputs_that_do_not_fit_a_map_are_named(generator):
         Isotonic.fit(p[0, 0], y[0, 0])
     with pytest.raises(ValueError, match="`prediction` must have shape .rows, ..2,."):
         Isotonic.fit(p, y)(p[:, 0])
+
+
+def test_the_moments_of_a_map_that_changes_nothing_are_those_of_the_prediction():
+    p = Prediction.gaussian(torch.tensor([3.0, -1.0]), torch.tensor([1.0, 20.0]))
+    q = Isotonic(torch.linspace(0, 1, 201))(p)
+    torch.testing.assert_close((q.mean, q.std), (p.mean, p.std), rtol=1e-4, atol=1e-6)  # tails end at five std
