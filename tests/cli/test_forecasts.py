@@ -4,8 +4,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from nsac.cli import forecasts
+from nsac.cli.main import app
 from nsac.cli.tables import TableError
 from support.cli import call
 from support.series import daily_cycle, ridge
@@ -36,6 +38,16 @@ def test_a_forecast_has_one_target():
 
 def test_the_coverage_names_the_interval(fitted):
     assert "upper_80" in forecasts.predict(fitted, daily_cycle(), 0.8)
+
+
+def test_missing_last_values_are_a_note(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    frame = daily_cycle()
+    frame.loc[255:, "y"] = np.nan
+    frame.to_csv(tmp_path / "series.csv", index=False)
+    result = CliRunner().invoke(app, ["predict", str(tmp_path / "model"), str(tmp_path / "series.csv")])
+    assert result.exit_code == 0 and len(result.stdout.splitlines()) == 7
+    assert "Note: The last 5 values of 'y' are missing; intervals are wider.\n" in result.stderr
 
 
 def test_a_file_must_have_the_columns_of_the_model(fitted):

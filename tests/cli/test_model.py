@@ -203,58 +203,6 @@ def test_wrong_files_to_predict_are_one_line_and_leave_nothing(folder, tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["n.csv", "no_y.csv"]
 
 
-@pytest.mark.parametrize("command", ["predict", "evaluate"])
-@pytest.mark.parametrize("out", ["x.csv", "link.csv", "model/config.json"])
-def test_what_a_command_reads_is_not_replaced(folder, tmp_path, command, out):
-    data, model = (
-        shutil.copy(folder / "test.csv", tmp_path / "x.csv"),
-        shutil.copytree(folder / "model", tmp_path / "model"),
-    )
-    (tmp_path / "link.csv").symlink_to(data)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert "must not replace" in refused(command, model, data, "--out", tmp_path / out)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-
-
-COMMANDS = {
-    "fit": ("fit", "train.csv", "--target", "y"),
-    "predict": ("predict", "model", "test.csv"),
-    "evaluate": ("evaluate", "model", "test.csv"),
-    "export": ("export", "model"),
-    "demo": ("demo",),
-    "bench run": ("bench", "run", "boston"),
-    "bench study": ("bench", "study"),
-    "bench frozen": ("bench", "frozen"),
-    "bench growth": ("bench", "growth"),
-    "bench shifts": ("bench", "shifts", "--seeds", "0"),
-}
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_an_output_that_cannot_be_written_is_one_line_before_any_work(folder, tmp_path, monkeypatch, command):
-    """Any work would call one of the functions that are replaced here, and fail with another message."""
-    monkeypatch.chdir(folder)
-    for name in ("nsac.cli.tables.read_table", "nsac.estimators.load", "nsac.training.loop._launch"):
-        monkeypatch.setattr(name, None)
-    (tmp_path / "file").write_text("")
-    place = tmp_path / "file" / "out.md"
-    assert "`--out` must be a place that can be written" in refused(*COMMANDS[command], "--out", place)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
-@pytest.mark.slow  # a process that imports torch
-def test_an_interrupted_fit_tells_that_nothing_was_written(folder, tmp_path):
-    command = [sys.executable, "-c", "from nsac.cli import main; main()", "fit", folder / "train.csv", "--target", "y"]
-    command += ["--drop", "id", "--out", tmp_path / "m", "--steps", "50000"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(8)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=60)
-    line = f"Interrupted. Nothing was written to {tmp_path / 'm'}. The same command starts again."
-    assert process.returncode == 130 and error.splitlines()[-1] == line and not list(tmp_path.iterdir())
-
-
 def test_columns_that_are_no_inputs_are_written_as_they_are(folder, tmp_path):
     frame = table(3, seed=1).drop(columns=["id", "z", "y"])
     frame.insert(0, "number", ["12345678901234567", "00042", "NA"])
@@ -285,7 +233,10 @@ def test_rows_that_evaluate_leaves_out_are_reported(folder, tmp_path):
     assert "left out 1 rows without a value of 'y'" in done("evaluate", folder / "model", tmp_path / "t.csv").stderr
     frame.loc[3, "y"] = np.inf
     frame.to_csv(tmp_path / "t.csv", index=False)
-    assert "Column 'y' must hold finite numbers" in refused("evaluate", folder / "model", tmp_path / "t.csv")
+    assert "left out 1 rows whose 'y' is infinite" in done("evaluate", folder / "model", tmp_path / "t.csv").stderr
+    frame.loc[3, "y"] = 1e300
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert "Column 'y' must hold numbers of at most" in refused("evaluate", folder / "model", tmp_path / "t.csv")
 
 
 def test_a_category_of_numbers_has_categories(folder):
@@ -312,7 +263,7 @@ def test_separators_mean_in_prediction_what_they_meant_in_training(tmp_path):
     assert one == same
 
 
-@pytest.mark.slow  # two full fits
+@pytest.mark.slow  # an ensemble of 8 members
 def test_categories_of_numbers_are_learned(tmp_path):
     rng = np.random.default_rng(0)
     effects = dict(zip(rng.choice(90_000, 40, replace=False) + 10_000, rng.normal(scale=3.5, size=40), strict=True))
@@ -320,7 +271,7 @@ def test_categories_of_numbers_are_learned(tmp_path):
     frame["y"] = frame["x"] + frame["zip"].map(effects) + 0.05 * rng.normal(size=1400)
     frame[:1000].to_csv(tmp_path / "train.csv", index=False)
     frame[1000:].to_csv(tmp_path / "test.csv", index=False)
-    done("fit", tmp_path / "train.csv", "--target", "y", "--category", "zip", "--out", tmp_path / "m")
+    done("fit", tmp_path / "train.csv", "--target", "y", "--category", "zip", "--out", tmp_path / "m", "--steps", "200")
     scores = json.loads(done("evaluate", tmp_path / "m", tmp_path / "test.csv", "--json").stdout)["y"]
     assert scores["naive"]["rmse"] > 3 and scores["model"]["rmse"] < 0.5
 
@@ -358,6 +309,58 @@ def test_names_of_any_characters_are_printed_and_plotted_as_they_are(tmp_path):
     assert "a[/i] $\\frac$" in refused("fit", place / "t.csv", "--target", "z", "--out", place / "n")
 
 
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+@pytest.mark.parametrize("out", ["x.csv", "link.csv", "model/config.json"])
+def test_what_a_command_reads_is_not_replaced(folder, tmp_path, command, out):
+    data, model = (
+        shutil.copy(folder / "test.csv", tmp_path / "x.csv"),
+        shutil.copytree(folder / "model", tmp_path / "model"),
+    )
+    (tmp_path / "link.csv").symlink_to(data)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert "must not replace" in refused(command, model, data, "--out", tmp_path / out)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+COMMANDS = {
+    "fit": ("fit", "train.csv", "--target", "y"),
+    "predict": ("predict", "model", "test.csv"),
+    "evaluate": ("evaluate", "model", "test.csv"),
+    "export": ("export", "model"),
+    "demo": ("demo",),
+    "bench run": ("bench", "run", "boston"),
+    "bench study": ("bench", "study"),
+    "bench frozen": ("bench", "frozen"),
+    "bench growth": ("bench", "growth"),
+    "bench shifts": ("bench", "shifts", "--seeds", "0"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_output_that_cannot_be_written_is_one_line_before_any_work(folder, tmp_path, monkeypatch, command):
+    """Any work would call one of the functions that are replaced here, and fail with another message."""
+    monkeypatch.chdir(folder)
+    for name in ("nsac.cli.model.read_table", "nsac.estimators.load", "nsac.training.loop._launch"):
+        monkeypatch.setattr(name, None)
+    (tmp_path / "file").write_text("")
+    place = tmp_path / "file" / "out.md"
+    assert "`--out` must be a place that can be written" in refused(*COMMANDS[command], "--out", place)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+@pytest.mark.slow  # a process that imports torch
+def test_an_interrupted_fit_tells_that_nothing_was_written(folder, tmp_path):
+    command = [sys.executable, "-c", "from nsac.cli import main; main()", "fit", folder / "train.csv", "--target", "y"]
+    command += ["--drop", "id", "--out", tmp_path / "m", "--steps", "50000"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(8)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    line = f"Interrupted. Nothing was written to {tmp_path / 'm'}. The same command starts again."
+    assert process.returncode == 130 and error.splitlines()[-1] == line and not list(tmp_path.iterdir())
+
+
 def test_verbose_shows_where_an_error_comes_from(tmp_path):
     result = run("predict", tmp_path / "nothing", tmp_path / "nothing.csv", "--verbose")
     assert result.exit_code == 2 and "Traceback" in result.output
@@ -366,6 +369,20 @@ def test_verbose_shows_where_an_error_comes_from(tmp_path):
 def test_too_few_rows_of_calibration_are_a_note(folder, tmp_path):
     result = done("predict", folder / "model", folder / "test.csv", "--out", tmp_path / "p.csv", "--coverage", "0.999")
     assert result.stderr.count("Note: ") == 1 and "too few" in result.stderr
+
+
+def test_infinite_targets_are_left_out_of_an_evaluation_with_a_note(folder, tmp_path):
+    frame = pd.read_csv(folder / "test.csv")
+    frame.loc[[3, 5], "y"] = np.inf
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    result = done("evaluate", folder / "model", tmp_path / "t.csv", "--json")
+    assert "left out 2 rows whose 'y' is infinite" in result.stderr
+    assert json.loads(result.stdout)["y"]["values"] == len(frame) - 2
+
+
+def test_several_coverages_give_several_intervals(folder):
+    table = done("predict", folder / "model", folder / "test.csv", "--coverage", 0.5, "--coverage", 0.9).stdout
+    assert table.splitlines()[0].endswith("lower_50,upper_50,lower_90,upper_90")
 
 
 def test_a_forecast_from_a_file(tmp_path):

@@ -92,7 +92,10 @@ def figure(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def output(figure):
-    return call("demo", "--steps", 2, "--out", figure).output
+    result = tiny_demo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nsac.lab.studies.demo.run_demo", lambda *_: result)
+        return call("demo", "--out", figure).output
 
 
 @pytest.mark.parametrize("word", ["later times", "other direction", "aleat.", "epist.", "RMSE/total", "90 % PI"])
@@ -105,9 +108,10 @@ def test_the_demo_draws_a_figure_in_a_folder_that_it_makes(output, figure):
 
 
 def test_the_scores_are_read_by_programs(tmp_path, monkeypatch):
-    monkeypatch.setattr("nsac.lab.studies.demo.run_demo", lambda *_: tiny_demo())
+    result = tiny_demo()
+    monkeypatch.setattr("nsac.lab.studies.demo.run_demo", lambda *_: result)
     found = json.loads(call("demo", "--out", tmp_path / "demo.png", "--json").stdout)
-    assert found == {"rows": tiny_demo().rows(), "figure": str(tmp_path / "demo.png")}
+    assert found == {"rows": result.rows(), "figure": str(tmp_path / "demo.png")}
 
 
 def test_no_steps_are_refused():

@@ -191,6 +191,7 @@ def windows(estimator, frame, ends):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The last")
 @pytest.mark.parametrize(("holes", "covariates", "zone"), [(0.0, 1, None), (0.2, 10, "Europe/Berlin")])
 def test_a_forecaster_is_exported_with_its_calendar_holes_and_adapted_margins(tmp_path, holes, covariates, zone):
     rng, n = np.random.default_rng(0), 600

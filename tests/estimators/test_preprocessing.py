@@ -100,7 +100,7 @@ def test_columns_that_do_not_fit_the_problem_are_refused(regular):
 
 def test_arrays_of_another_shape_are_refused(regular):
     facts, arrays = regular.preprocessor.to_dict()
-    with pytest.raises(ValueError, match=r"Tensor 'change' must have shape \(6,\). Got \(5,\)"):
+    with pytest.raises(ValueError, match=r"Tensor 'change' must have shape \(17,\). Got \(5,\)"):
         SeriesPreprocessor.from_dict(facts, arrays | {"change": np.ones(5)}, SHAPE, regular.problem)
 
 

@@ -132,7 +132,14 @@ def test_times_of_another_kind_are_refused():
 
 def test_between_steps_values_are_interpolated():
     steps, start = torch.tensor([[10.0, 20.0]]), torch.tensor([0.0])
-    assert interpolate_steps(steps, start, np.array([[0.5, 1.0, 1.5, 2.0]])).tolist() == [[5, 10, 15, 20]]
+    lead, age = np.array([[0.5, 1.0, 1.5, 2.0]]), torch.tensor([0])
+    assert interpolate_steps(steps, start, lead, age).tolist() == [[5, 10, 15, 20]]
+
+
+def test_before_the_first_step_values_are_interpolated_from_the_last_known_one():
+    steps, start = torch.tensor([[10.0, 20.0]]), torch.tensor([0.0])
+    lead, age = np.array([[0.5, 1.0, 1.5]]), torch.tensor([4])
+    assert interpolate_steps(steps, start, lead, age).tolist() == [[9, 10, 15]]
 
 
 def dates(start, periods, freq, zone=None):

@@ -2,11 +2,11 @@
 
 import dataclasses
 from functools import cache
+from unittest.mock import patch
 
 from nsac._torch import single_threaded
-from nsac.lab.studies import STUDIES
+from nsac.lab.studies import STUDIES, demo
 from nsac.lab.studies.base import Outcome, Setting, settings
-from nsac.lab.studies.demo import Demo, run_demo
 from nsac.lab.studies.regulariser import SpiralRun, run_spirals
 
 NUMBERS = {
@@ -46,6 +46,7 @@ def tiny_spiral_run() -> SpiralRun:
 
 
 @cache
-def tiny_demo() -> Demo:
-    """The demonstration after two training steps."""
-    return run_demo(steps=2)
+def tiny_demo() -> demo.Demo:
+    """The demonstration after two training steps, with few spirals."""
+    with patch.multiple(demo, TRAINING_SPIRALS=64, VALIDATION_SPIRALS=16, TEST_SPIRALS=8):
+        return demo.run_demo(steps=2)

@@ -1,3 +1,4 @@
+import math
 import tracemalloc
 
 import numpy as np
@@ -128,6 +129,46 @@ def test_a_rough_window_has_a_larger_unit():
 def test_a_window_at_rest_has_a_unit_above_zero():
     _, scale = with_missing([5.0] * 6, [3], roughness=2.0).offset_and_scale(torch.tensor([0]))
     torch.testing.assert_close(scale, torch.tensor([[1.0, 2.0]]) * 0.3**0.5)
+
+
+FOUR_CHANGES = torch.tensor([1.0, 2, 3, 4])[:, None]
+"""Typical changes at lead times 1 to 4, for a horizon of 2."""
+
+
+def outage(values, steps, **options):
+    """The window of the first four values without the last ones, and its horizon of 2."""
+    hidden = torch.tensor([[steps]])
+    bounds = torch.zeros(6, dtype=torch.long), torch.full((6,), 6)
+    values = torch.tensor(values)[:, None]
+    return WindowData(values, torch.tensor([3]), 4, 2, [0], FOUR_CHANGES, bounds=bounds, hidden=hidden, **options)
+
+
+@pytest.mark.parametrize(("steps", "unit"), [(0, [1, 2]), (1, [2, 3]), (2, [3, 4]), (3, [3, 4])])
+def test_the_unit_is_the_typical_change_since_the_last_known_value(steps, unit):
+    assert outage([0.0, 1, 2, 3, 4, 5], steps).offset_and_scale(torch.tensor([0]))[1].tolist() == [unit]
+
+
+def test_hidden_values_are_missing():
+    batch = outage([0.0, 1, 2, 3, 4, 5], 2).batch(torch.tensor([0]))
+    torch.testing.assert_close(batch["x"][0, :, 0], torch.tensor([0.0, 1, NAN, NAN]), equal_nan=True)
+    torch.testing.assert_close(batch["y"], torch.tensor([[(4 - 1) / 3, (5 - 1) / 4]]))
+
+
+def test_recent_roughness_is_that_before_an_outage():
+    scales = [outage([0.0, 2, 7, 7, 7, 7], n, roughness=2.0).offset_and_scale(torch.tensor([0]))[1] for n in (0, 1, 2)]
+    unit = [scale[0, 0].item() / change for scale, change in zip(scales, (1, 2, 3), strict=True)]
+    assert unit == pytest.approx([(x**2 + 0.3**2) ** 0.25 for x in (0, 2.5, 1)])
+
+
+def test_the_age_of_the_last_known_value_may_be_an_input():
+    calendar = torch.arange(6.0)[:, None]
+    found = outage([0.0, 1, 2, 3, 4, 5], 2, calendar=calendar, with_age=True).batch(torch.tensor([0]))["calendar"]
+    torch.testing.assert_close(found, torch.tensor([[3.0, math.log(3)]]))
+
+
+def test_the_seasonal_baseline_does_not_see_hidden_values():
+    seasonal = outage([0.0, 1, 2, 3, 4, 5], 1, season=2).batch(torch.tensor([0]))["seasonal"]
+    torch.testing.assert_close(seasonal, torch.tensor([[0.0, 0.0]]))  # the last known value, 2, twice
 
 
 def test_windows_end_with_their_stretch():

@@ -165,7 +165,8 @@ def check_out(path: Path | None, *inputs: Path, option: str = "--out", folder: b
             stop(f"`{option}` must be a file. {path} is a folder. Name a file in it.")
         check_writable(path)
     except OSError as err:
-        place = "" if err.filename in (None, str(path)) else f" ({err.filename})"
+        failed = Path(err.filename or path)
+        place = "" if failed == path or failed.suffix == ".tmp" else f" ({failed})"  # a hidden name tells nothing
         stop(f"`{option}` must be a place that can be written. {path}{place}: {err.strerror or err}. Name another.")
 
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsac.cli.tables import TableError, find_columns
+from nsac.cli.reading import TableError
+from nsac.cli.tables import find_columns
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -13,7 +13,8 @@ from rich.table import Column
 from nsac._io import write_atomic
 from nsac.cli import forecasts, tables
 from nsac.cli.common import AsJson, check_choice, check_out, errors, make_table, one_line_errors, show, status
-from nsac.cli.tables import TableError, find_columns
+from nsac.cli.reading import TableError, read_table
+from nsac.cli.tables import find_columns
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -22,8 +23,7 @@ Data = Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file with a
 Model = Annotated[Path, typer.Argument(help="A folder that `nsac fit` wrote.", show_default=False)]
 Coverage = Annotated[float, typer.Option(help="Nominal coverage of the prediction interval.")]
 Coverages = Annotated[
-    list[float] | None,
-    typer.Option("--coverage", help="Nominal coverage of the prediction interval; repeat for several. Default: 0.9."),
+    list[float], typer.Option("--coverage", help="Nominal coverage of the prediction interval; repeat for several.")
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
 Encoding = Annotated[
@@ -81,7 +81,7 @@ def fit(
         check_out(out, data, folder=True)
         started, target = time.perf_counter(), list(dict.fromkeys(target))
         text = [*(category or ()), *([time_column] if time_column and time_format else [])]
-        frame = _read(data, text, None, encoding)
+        frame = _read(data, text, encoding)
         find_columns(frame, [*target, *(category or ()), *(drop or ())], data)
         for option, names in (("--category", category), ("--drop", drop)):
             for name in set(names or ()) & set(target):
@@ -114,7 +114,7 @@ def predict(
     model: Model,
     data: Data,
     out: Annotated[Path | None, typer.Option(help="CSV, CSV.gz or Parquet file; standard output by default.")] = None,
-    coverage: Coverages = None,
+    coverage: Coverages = [0.9],  # noqa: B006 (typer copies it)
     time_format: TimeFormat = None,
     dayfirst: DayFirst = None,
     encoding: Encoding = None,
@@ -122,17 +122,17 @@ def predict(
 ) -> None:
     """Predict mean, standard deviation, aleatoric and epistemic variance and an interval, for each row or lead time."""
     with one_line_errors(verbose, lost=NOTHING_WRITTEN):
-        coverages = list(dict.fromkeys(coverage or [0.9]))
-        for each in coverages:
+        coverage = list(dict.fromkeys(coverage))
+        for each in coverage:
             if not 0 < each < 1:
                 raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {each} instead.")
         check_out(out, data, model)
         estimator, targets = _load(model)
-        frame = _read_for(estimator, data, [], encoding, time_format, dayfirst)
+        frame = _read_for(estimator, data, (), encoding, time_format, dayfirst)
         if type(estimator).__name__ == "NSACRegressor":
-            table = tables.predict(estimator, frame, data, targets, coverages)
+            table = tables.predict(estimator, frame, data, targets, coverage)
         else:
-            table = forecasts.predict(estimator, frame, coverages)
+            table = forecasts.predict(estimator, frame, coverage)
         if out is None:
             print(table.to_csv(index=False), end="")
             return
@@ -158,10 +158,9 @@ def evaluate(
 
         check_out(out, data, model)
         estimator, targets = _load(model)
-        is_table = type(estimator).__name__ == "NSACRegressor"
         frame = _read_for(estimator, data, target or targets, encoding, time_format, dayfirst)
         with status("predicting"):
-            if is_table:
+            if type(estimator).__name__ == "NSACRegressor":
                 evaluations = tables.evaluate(estimator, frame, data, target or targets)
             else:
                 evaluations = forecasts.evaluate(estimator, frame)
@@ -206,11 +205,9 @@ def export(
     show(False, None, f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
-def _read(
-    path: Path, text: Sequence[str] = (), needed: Collection[str] | None = None, encoding: str | None = None
-) -> "DataFrame":
+def _read(path: Path, text: Sequence[str], encoding: str | None, needed: Collection[str] | None = None) -> "DataFrame":
     with status(f"reading {path}"):
-        return tables.read_table(path, text, needed, encoding)
+        return read_table(path, text, encoding, needed)
 
 
 def _read_for(
@@ -221,13 +218,16 @@ def _read_for(
     time_format: str | None,
     dayfirst: bool | None,
 ) -> "DataFrame":
-    """The file as the estimator needs it; options on times replace what it has learned of them in `fit`."""
+    """The file as the estimator needs it; options on times replace what it has learned of them in `fit`.
+
+    Of a table, the columns that are neither inputs nor `targets` stay as they are in the file.
+    """
     if type(estimator).__name__ == "NSACRegressor":
         if time_format is not None or dayfirst is not None:
-            raise TableError("`--time-format` and `--dayfirst` are for forecasters. This model is one of a table.")
+            raise TableError("`--time-format` and `--dayfirst` are for forecasters. A table is read as in `fit`.")
         needed = {*getattr(estimator, "feature_names_in_", []), *targets}
-        return _read(path, tables.text_columns(estimator), needed, encoding)
-    frame = _read(path, forecasts.text_columns(estimator, time_format), None, encoding)
+        return _read(path, tables.text_columns(estimator), encoding, needed)
+    frame = _read(path, forecasts.text_columns(estimator, time_format), encoding)
     return forecasts.with_times(estimator, frame, path, time_format, dayfirst)
 
 

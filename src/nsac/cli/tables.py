@@ -1,23 +1,12 @@
-"""Tables in CSV, CSV.gz and Parquet files: read them; fit, predict and evaluate their rows.
+"""Tables in files: fit, predict and evaluate their rows."""
 
-Every error message is one line that explains how to fix the file.
-"""
-
-import csv
 import difflib
-import gzip
-import io
-import itertools
-import re
-import shlex
-import warnings
-import zlib
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nsac.cli.common import errors, note
+from nsac.cli.reading import TableError, is_number
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -25,70 +14,10 @@ if TYPE_CHECKING:
     from nsac.estimators.evaluation import Evaluation
     from nsac.estimators.regressor import NSACRegressor
 
-DELIMITERS = (",", ";", "\t", "|")
-"""The most frequent one in the header line is used; ties are resolved in this order."""
-SNIFFED_BYTES = 1 << 16
-"""Bytes from which delimiter, header and decimal separator are detected."""
-SNIFFED_ROWS = 20
-"""Rows that a delimiter should split like the header."""
-MIN_NUMERIC_FRACTION = 0.5
-"""A text column with at least this fraction of numbers is taken for a numeric column with errors."""
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""First bytes of a text in this encoding."""
-MISSING = (
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-    "NULL", "NaN", "None", "n/a", "nan", "null",
-)  # fmt: skip
-"""Texts that are missing values, in columns that are read."""
 MIN_SIMILARITY = 0.65
 """Similarity from which on a column name is suggested instead of another."""
 CHUNK_ROWS = 20_000
 """Rows predicted between two updates of the progress bar."""
-
-
-class TableError(ValueError):
-    """A file cannot be read as a table. The message explains how to fix it."""
-
-
-def read_table(
-    path: Path, text: Sequence[str] = (), needed: Collection[str] | None = None, encoding: str | None = None
-) -> "DataFrame":
-    """Read a table with unique, named columns and at least one row; the columns `text` are read as text.
-
-    The columns that are not `needed` (None: all are) stay as they are in the file, so that they can be written again.
-
-    The file format is detected from the first bytes, the delimiter from the header. Columns without a name, such as
-    the index that `DataFrame.to_csv` writes, are dropped, with a note.
-    """
-    try:
-        with open(path, "rb") as file:
-            start = file.read(4)
-    except OSError as err:
-        raise TableError(f"{path} cannot be read: {err.strerror}. Give the path of a CSV or Parquet file.") from None
-    if not start:
-        raise TableError(f"{path} is empty. It needs a header line with the column names, and at least one row.")
-    if start == b"PAR1":
-        frame = _read_parquet(path, needed)
-    else:
-        frame = _read_csv(path, list(text), needed, start[:2] == b"\x1f\x8b", encoding or "utf-8-sig")
-    frame.columns = [str(name) for name in frame.columns]
-    unnamed = [i for i, name in enumerate(frame.columns) if not name.strip()]
-    if unnamed:
-        note(f"{path}: dropped column {', '.join(str(i + 1) for i in unnamed)}, which has no name.")
-        frame = frame.iloc[:, [i for i in range(frame.shape[1]) if i not in unnamed]]
-    duplicates = [name for name, count in Counter(frame.columns).items() if count > 1]
-    if duplicates:
-        raise TableError(f"{path} has more than one column {duplicates[0]!r}. Give every column a unique name.")
-    if frame.shape[1] and all(_is_number(name) for name in frame.columns):
-        raise TableError(f"{path} has numbers in its first line. Add a header line with the column names.")
-    if frame.empty:
-        raise TableError(f"{path} has no rows. It needs at least one row after the header.")
-    for name in frame.columns:
-        if needed is None or name in needed:
-            frame[name] = _without_blanks(frame[name], name in text)
-            if name not in text:
-                _check_mixed(frame, name, path)
-    return frame
 
 
 def find_columns(frame: "DataFrame", names: Iterable[str], path: Path) -> None:
@@ -151,7 +80,7 @@ def text_columns(estimator: Any) -> list[str]:
     """
     columns = estimator.columns_
     categories = getattr(columns, "categories", {})  # a forecaster has none
-    texts = [i for i, each in categories.items() if not all(_is_number(t) and repr(float(t)) == t for t in each)]
+    texts = [i for i, each in categories.items() if not all(is_number(t) and repr(float(t)) == t for t in each)]
     return [columns.names[i] for i in [*texts, *getattr(columns, "decimals", {})]]
 
 
@@ -184,9 +113,10 @@ def predict(
 
 def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets: list[str]) -> list["Evaluation"]:
     """One per target; the baseline is the mean and standard deviation of the training rows."""
+    import numpy as np
     import torch
 
-    from nsac.estimators.cells import find_decimal, to_numbers
+    from nsac.estimators.cells import find_decimal, read_numbers, to_numbers
     from nsac.estimators.evaluation import evaluate_rows
     from nsac.uncertainty import Prediction
 
@@ -201,10 +131,14 @@ def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets
     lower, upper = estimator.conformal_interval(p, 0.9)
     evaluations = []
     for i, name in enumerate(targets):
-        column = frame[name]
-        y = torch.tensor(to_numbers(column, name, find_decimal(column)))
-        if y.isnan().any():
-            note(f"{path}: left out {int(y.isnan().sum())} rows without a value of {name!r}.")
+        decimal = find_decimal(frame[name])
+        infinite = np.isinf(read_numbers(frame[name], decimal)[0])
+        if infinite.any():
+            note(f"{path}: left out {infinite.sum()} rows whose {name!r} is infinite.")
+        y = torch.tensor(to_numbers(frame[name].mask(infinite), name, decimal))
+        missing = int(y.isnan().sum() - infinite.sum())
+        if missing:
+            note(f"{path}: left out {missing} rows without a value of {name!r}.")
         mean, std = torch.full_like(y, float(estimator.centre_[i])), torch.full_like(y, float(estimator.scale_[i]))
         output = (slice(None), i) if len(p.shape) == 2 else (slice(None),)
         interval = (lower[output], upper[output])
@@ -221,165 +155,3 @@ def _features(estimator: Any, frame: "DataFrame", path: Path) -> "DataFrame":
         )
     find_columns(frame, names, path)
     return frame.loc[:, names]
-
-
-def _read_parquet(path: Path, needed: Collection[str] | None) -> "DataFrame":
-    import pandas as pd
-
-    try:
-        frame = pd.read_parquet(path, engine="pyarrow")
-        others = [name for name in frame.columns if needed is not None and name not in needed]
-        if others:  # whole numbers with missing values would become floats
-            frame[others] = pd.read_parquet(path, engine="pyarrow", columns=others, dtype_backend="numpy_nullable")
-        for i in range(frame.shape[1]):
-            if pd.api.types.is_string_dtype(frame.iloc[:, i]):
-                frame.iloc[:, i].tolist()  # text is decoded on access, and may be damaged too
-        return frame
-    except ImportError:
-        raise TableError(
-            f"{path} is Parquet, which needs pyarrow. Run `pip install 'nsac[parquet]'`, or save the file as CSV."
-        ) from None
-    except Exception as err:  # a damaged file can raise many different errors of pyarrow
-        raise TableError(f"{path} is not a complete Parquet file ({_first_line(err)}). Write the file again.") from None
-
-
-def _read_csv(path: Path, text: list[str], needed: Collection[str] | None, gzipped: bool, encoding: str) -> "DataFrame":
-    import pandas as pd
-
-    try:
-        "a".encode(encoding)
-    except LookupError:
-        raise TableError(f"`--encoding` must be one of Python, such as latin-1. Got {encoding!r} instead.") from None
-    try:
-        with gzip.open(path, "rb") if gzipped else open(path, "rb") as file:
-            header, delimiter, decimal, blank = _sniff(file.read(SNIFFED_BYTES), path, encoding)
-        read = [i for i, name in enumerate(header) if needed is None or name in needed]
-        as_text = [i for i, name in enumerate(header) if i not in read or name in text]
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas drops fields of rows that are too long
-            frame = pd.read_csv(
-                path,
-                sep=delimiter,
-                decimal=decimal,
-                encoding=encoding,
-                compression="gzip" if gzipped else None,
-                skiprows=blank,
-                header=0,
-                names=range(len(header)),  # pandas would rename duplicates
-                dtype=dict.fromkeys(as_text, str),
-                keep_default_na=False,
-                na_values=dict.fromkeys(read, MISSING),
-                index_col=False,
-                skipinitialspace=True,
-                low_memory=False,
-            )
-        return frame.rename(columns=dict(enumerate(header)))
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise TableError(f"{path} is not a complete gzip file. Compress or copy it again.") from None
-    except UnicodeError:
-        name = "UTF-8" if encoding == "utf-8-sig" else encoding
-        remedy = "Pass its encoding, for instance `--encoding latin-1`, or save it as CSV in UTF-8."
-        raise TableError(f"{path} is not {name} text. {remedy}") from None
-    except pd.errors.ParserWarning:
-        raise TableError(f"{path} has rows with more fields than its header. Name all columns in line 1.") from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error, OverflowError) as err:
-        where = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(err))
-        problem = _first_line(err)
-        if where:
-            problem = f"line {where[2]} has {where[3]} fields, the header has {where[1]}"
-        raise TableError(f"{path} is not a table: {problem}. Correct that line, or put text in quotes.") from None
-    except TableError:
-        raise
-    except (OSError, ValueError) as err:
-        raise TableError(f"{path} cannot be read: {_first_line(err)}.") from None
-
-
-def _sniff(head: bytes, path: Path, encoding: str) -> tuple[list[str], str, str, int]:
-    """Column names, delimiter, decimal separator and number of empty lines before the header."""
-    if b"\0" in head and encoding == "utf-8-sig":
-        remedy = "Pass `--encoding utf-16`" if head[:2] in UTF_16 else "Give a CSV, CSV.gz or Parquet file"
-        raise TableError(f"{path} is not a CSV file: it contains binary data. {remedy}.")
-    cut = len(head) == SNIFFED_BYTES  # the last character may be incomplete
-    lines = head.decode(encoding, errors="ignore" if cut else "strict").splitlines()
-    blank = next((i for i, line in enumerate(lines) if line.strip()), len(lines))
-    if not (lines := lines[blank:]):
-        raise TableError(f"{path} is empty. It needs a header line with the column names, and at least one row.")
-    if cut and len(lines) < 2:
-        raise TableError(
-            f"{path} is not a table: its first line is longer than {SNIFFED_BYTES} bytes. Is it a CSV file?"
-        )
-    delimiter = _find_delimiter(lines)
-    header = next(_split(lines, delimiter))
-    number = rf"(^|{delimiter})\s*[+-]?\d+,\d+\s*({delimiter}|$)"
-    example = next((row for row in lines[1:] if delimiter in ";\t" and re.search(number, row)), None)
-    if example is not None:
-        note(f"{path}: commas in numbers are read as decimal commas.")
-    return [" ".join(name.split()) for name in header], delimiter, "." if example is None else ",", blank
-
-
-def _find_delimiter(lines: list[str]) -> str:
-    """The one that splits most rows like the header; among those the most frequent one in the header."""
-    names = re.sub('"[^"]*"', "", lines[0])
-    agreement = {}
-    for delimiter in DELIMITERS:
-        rows = itertools.islice(_split(lines[: SNIFFED_ROWS + 1], delimiter), SNIFFED_ROWS + 1)
-        header, *below = [len(row) for row in rows]
-        agreement[delimiter] = (
-            header > 1 and sum(n == header for n in below) / max(1, len(below)),
-            names.count(delimiter),
-        )
-    return max(DELIMITERS, key=agreement.__getitem__)
-
-
-def _split(lines: list[str], delimiter: str) -> Iterator[list[str]]:
-    text = io.StringIO("\n".join(lines), newline="")
-    return (row for row in csv.reader(text, delimiter=delimiter, skipinitialspace=True) if row)
-
-
-def _without_blanks(column: Any, text: bool) -> Any:
-    """The column with missing values where a field has spaces around nothing, or around a text of `MISSING`."""
-    import pandas as pd
-
-    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
-        return column
-    missing = column.map(lambda value: isinstance(value, str) and value.strip() in MISSING).astype(bool)
-    if not missing.any():
-        return column
-    column = column.mask(missing)
-    numbers: Any = pd.to_numeric(column, errors="coerce")
-    return column if text or (numbers.isna() & column.notna()).any() else numbers
-
-
-def _check_mixed(frame: "DataFrame", name: str, path: Path) -> None:
-    """Refuse text in a numeric column: it is an error, or a code for missing values that pandas does not know."""
-    import numpy as np
-    import pandas as pd
-
-    from nsac.estimators.cells import find_decimal
-
-    column = frame.loc[:, name]
-    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
-        return
-    rows = np.flatnonzero(column.notna())
-    values = [str(value) for value in column.iloc[rows]]
-    is_text = np.isnan(np.asarray(pd.to_numeric(pd.Series(values, dtype=object), errors="coerce"), dtype=float))
-    if not is_text.any() or is_text.mean() > 1 - MIN_NUMERIC_FRACTION or find_decimal(column) is not None:
-        return
-    first = int(is_text.argmax())
-    raise TableError(
-        f"{path}: column {name!r} is numeric, but row {rows[first] + 1} contains {values[first][:40]!r}. Correct it, "
-        "leave the field empty if the value is missing, or if the column is categorical pass "
-        f"`--category {shlex.quote(name)}`."
-    )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _first_line(err: BaseException) -> str:
-    return (str(err).strip().splitlines() or [type(err).__name__])[0][:200].rstrip(".")

@@ -85,7 +85,7 @@ class AbstractEstimator(BaseEstimator, ABC):
         with single_threaded():
             self._search(rows, splits, candidates)
             prediction = self._draws(calibration)
-            self.calibration_ = Calibration.fit(prediction, _targets(calibration))
+            self.calibration_ = Calibration.fit(prediction, targets_of(calibration))
         return prediction
 
     def _search(self, rows: Data, splits: Splits, given: Candidates) -> None:
@@ -131,7 +131,7 @@ class AbstractEstimator(BaseEstimator, ABC):
         for member, (_, validation) in zip(members, splits, strict=False):
             data = Subset(rows, validation)
             predictions.append(mixture([member], batches(data, PREDICTION_BATCH), self.num_samples))
-            targets.append(_targets(data))
+            targets.append(targets_of(data))
         p, y = join(predictions, 1), torch.cat(targets)
         return float(-Calibration.fit(p, y).apply(p).log_prob(y).nanmean())
 
@@ -207,5 +207,6 @@ def random_splits(rows: int, members: int, random_state: np.random.RandomState) 
     return [(np.setdiff1d(order, fold), np.sort(fold)) for fold in folds]
 
 
-def _targets(data: Data) -> Tensor:
+def targets_of(data: Data) -> Tensor:
+    """`y` of all rows, in double precision."""
     return torch.cat([batch["y"].double() for batch in batches(data, PREDICTION_BATCH)])

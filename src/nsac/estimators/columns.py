@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nsac.estimators.cells import check_cells, find_decimal, is_text, read_numbers, to_numbers
 from nsac.estimators.dates import DateColumn, holds_dates
-from nsac.estimators.observations import MAX_ABSOLUTE_VALUE
+from nsac.estimators.observations import MAX_ABSOLUTE_VALUE, MIN_RANGE
 
 LINEAR_RANGE = 2.0  # standard deviations from the mean within which `standardise` is linear
 MAX_CATEGORIES = 1000  # categories of a column that have codes of their own: the most frequent ones
@@ -203,9 +203,12 @@ def _target_numbers(y: Any) -> Any:
         numbers, known = read_numbers(column, decimal)
         bad = np.flatnonzero(known & np.isnan(numbers))
         if len(bad):
+            remedy = "Correct it, or leave out the row."
+            if is_text(column):
+                remedy = "Classification is not supported: name a column of numbers as the target."
             raise ValueError(
                 f"The target ({_label(y, i)}) must hold numbers. Got {np.asarray(column, dtype=object)[bad[0]]!r} in "
-                f"row {bad[0]}. Classification is not supported: name a column of numbers as the target."
+                f"row {bad[0]} ({len(bad)} such values). {remedy}"
             )
         read.append(numbers)
     return np.stack(read, 1).reshape(array.shape)
@@ -220,11 +223,11 @@ def target_names(y: Any) -> list[str]:
 
 def target_std(values: np.ndarray, y: Any) -> np.ndarray:
     """Standard deviation of each column of `values`, (n, outputs), which must vary; `y` has the names."""
-    std, size, least = values.std(0), np.ptp(values, axis=0), 1 / MAX_ABSOLUTE_VALUE
-    for i in np.flatnonzero((size > 0) & (size < least)):
+    std, size = values.std(0), np.ptp(values, axis=0)
+    for i in np.flatnonzero((size > 0) & (size < MIN_RANGE)):
         raise ValueError(
-            f"The target ({_label(y, int(i))}) must vary by at least {least:g}. Its largest number minus its smallest "
-            f"is {size[i]:g}. Choose another unit."
+            f"The target ({_label(y, int(i))}) must vary by at least {MIN_RANGE:g}. Its largest number minus its "
+            f"smallest is {size[i]:g}. Choose another unit."
         )
     for i in np.flatnonzero(std <= 1e-12 * np.abs(values.mean(0))):
         raise ValueError(

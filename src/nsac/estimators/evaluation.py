@@ -114,7 +114,7 @@ def historical_forecasts(
             f"`frame` must hold a row with a known {forecaster.target!r} in the {forecaster.lookback} steps up to it "
             f"and in the {forecaster.horizon} steps after it. Got none in {len(frame)} rows."
         )
-    p = forecaster._draws(windows)
+    p = forecaster._predict(windows)
     lower, upper = preprocessor.in_unit(windows, *forecaster.calibration_.interval(p, coverage))
     prediction = preprocessor.prediction_in_unit(windows, forecaster.calibration_.apply(p))
     y, persistence = preprocessor.observed(windows), preprocessor.last_values(windows)[:, None]

@@ -61,7 +61,7 @@ def load(folder: str | os.PathLike) -> "AbstractEstimator":
 
 
 def write_model(folder: str | os.PathLike, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write a model folder: under a temporary name, flushed to the disk, renamed.
+    """Write a model folder: under a temporary name, flushed to the disk, exchanged for what is there.
 
     An empty folder, or another model, is replaced; anything else is refused. The config is for JSON, with the name of
     the class under `"class"`.

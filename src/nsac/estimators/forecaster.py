@@ -1,5 +1,6 @@
 """Forecasts of irregularly sampled time series with missing values, several steps ahead."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from nsac.estimators.evaluation import HistoricalForecasts, backtest, historical
 from nsac.estimators.new_rows import warn_known_future
 from nsac.estimators.observations import Observations, SeriesColumns, find_columns
 from nsac.estimators.online import OnlineCalibration, absolute_scores, coverage_report
+from nsac.estimators.outages import add_outages, ages, fit_outage_scale, read_outage_scale, stretch, warn_outage
 from nsac.estimators.preprocessing import SeriesPreprocessor, prepare
 from nsac.estimators.steps import interpolate_steps, lead_times
 from nsac.estimators.times import TimeReading, restore_times
@@ -61,6 +63,7 @@ class NSACForecaster(AbstractEstimator):
         columns_, cycles_: columns, and cycles of the calendar, in use.
         step_: length of a step: nanoseconds, in the unit of the time column, or months or days of the calendar.
         irregular_: whether the time between an observation and its slot is an input.
+        outage_scale_: factors on the standard deviation after an outage, by the age of the last known value.
         preprocessor_: turns frames into windows, and predictions into the unit of the target.
         online_, stream_: adaptive margins, see `update`.
     """
@@ -116,12 +119,16 @@ class NSACForecaster(AbstractEstimator):
         data = prepare(frame, columns, self.step, shape)
         splits = shape.member_splits(data.rest, data.times, members)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        p = self._learn(data.problem, data.windows, data.calibration, splits, seed, [{}])
-        self._keep(data.preprocessor, OnlineCalibration.start(absolute_scores(data.calibration, p), data.observations))
+        random = np.random.default_rng(seed)
+        windows, splits = add_outages(data.windows, splits, random)
+        p = self._learn(data.problem, windows, data.calibration, splits, seed, [{}])
+        self.outage_scale_ = fit_outage_scale(self._draws, data.calibration, self.calibration_.scale, random)
+        scores = absolute_scores(data.calibration, stretch(p, self.outage_scale_, ages(data.calibration)))
+        self._keep(data.preprocessor, OnlineCalibration.start(scores, data.observations))
         return self
 
     def predict(self, frame: pd.DataFrame, at: Any = None, coverage: float | Sequence[float] = 0.9) -> pd.DataFrame:
-        """Forecast the steps after the last row of each series.
+        """Forecast the steps after the last row of each series; warn if its latest targets are missing.
 
         Args:
             frame: at least the latest rows, `lookback` steps if possible; earlier ones do not matter.
@@ -143,8 +150,9 @@ class NSACForecaster(AbstractEstimator):
         if at is not None:
             positions, lead = lead_times(at, observations.last, axis, self.horizon, self.columns_.reading)
             start = self.preprocessor_.last_values(windows)
-            mean, std = interpolate_steps(mean, start, lead), interpolate_steps(std, torch.zeros_like(start), lead)
-            bounds = {each: [interpolate_steps(b, start, lead) for b in ends] for each, ends in bounds.items()}
+            between = functools.partial(interpolate_steps, lead=lead, age=ages(windows))
+            mean, std = between(mean, start), between(std, torch.zeros_like(start))
+            bounds = {each: [between(b, start) for b in ends] for each, ends in bounds.items()}
         times = restore_times(axis.times(positions).ravel(), observations.time_dtype)
         table: dict[str, Any] = {self.columns_.time: times}
         if self.columns_.series is not None:
@@ -226,7 +234,7 @@ class NSACForecaster(AbstractEstimator):
         """
         check_is_fitted(self)
         observations = self.preprocessor_.read(frame)
-        return coverage_report(*self.online_.update(observations, self.preprocessor_, self._draws))
+        return coverage_report(*self.online_.update(observations, self.preprocessor_, self._predict))
 
     @deprecated("call `update_report` instead")
     def track(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -258,7 +266,12 @@ class NSACForecaster(AbstractEstimator):
         observations = self.preprocessor_.read(frame)
         windows = self.preprocessor_.latest(observations)
         warn_known_future(observations, self.columns_, self.preprocessor_.axis, self.horizon)
-        return observations, windows, self._draws(windows)
+        warn_outage(ages(windows), self.columns_, observations.names, learned=len(self.outage_scale_) > 1)
+        return observations, windows, self._predict(windows)
+
+    def _predict(self, windows: WindowData) -> Prediction:
+        """The members' prediction, not calibrated, except for the age of the last known values."""
+        return stretch(self._draws(windows), self.outage_scale_, ages(windows))
 
     def _interval(self, windows: WindowData, p: Prediction, coverage: float) -> list[Tensor]:
         """Lower and upper bounds in the unit of the target; adaptive after an update."""
@@ -276,10 +289,12 @@ class NSACForecaster(AbstractEstimator):
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, arrays = self.preprocessor_.to_dict()
         online_facts, online_arrays = self.online_.to_dict()
-        return facts | online_facts, {name: torch.as_tensor(v) for name, v in (arrays | online_arrays).items()}
+        tensors = {name: torch.as_tensor(v) for name, v in (arrays | online_arrays).items()}
+        return facts | online_facts, tensors | {"outage_scale": self.outage_scale_}
 
     def _load_state(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         shape = WindowShape(self.lookback, self.horizon)
+        self.outage_scale_ = read_outage_scale(tensors.get("outage_scale"), self.lookback, self.horizon)
         preprocessor = SeriesPreprocessor.from_dict(facts, arrays, shape, self.problem_)
         self._keep(preprocessor, OnlineCalibration.from_dict(facts, arrays, self.horizon))

@@ -12,13 +12,14 @@ from nsac.core import matched_normal
 from nsac.estimators.base import AbstractEstimator, join
 from nsac.estimators.columns import standardise
 from nsac.estimators.forecaster import NSACForecaster
+from nsac.estimators.outages import stretch
 from nsac.estimators.regressor import NSACRegressor
 from nsac.estimators.steps import CYCLES
 from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
 from nsac.models.encoder import Batch
 from nsac.models.windows import interpolate_missing
-from nsac.training.windows import last_and_unit
+from nsac.training.windows import last_and_unit, steps_since_known
 from nsac.uncertainty import Prediction, VarianceScale, conformal_margin
 from nsac.uncertainty.conformal import interval_around
 
@@ -60,6 +61,7 @@ class EnsembleGraph(nn.Module):
 
     scale: Tensor
     margin: Tensor
+    outage_scale: Tensor  # of a forecaster
 
     def __init__(self, estimator: AbstractEstimator, coverage: float):
         super().__init__()
@@ -67,10 +69,16 @@ class EnsembleGraph(nn.Module):
         self.members = nn.ModuleList(copies).requires_grad_(False)
         self.register_buffer("scale", estimator.calibration_.scale.double())
         self.register_buffer("margin", graph_margin(estimator, coverage))
+        if isinstance(estimator, NSACForecaster):
+            self.register_buffer("outage_scale", estimator.outage_scale_)
 
-    def forward(self, batch: Batch, noise: Tensor | None, unit: Tensor, centre: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        self, batch: Batch, noise: Tensor | None, unit: Tensor, centre: Tensor, age: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         """Mean, aleatoric and epistemic variance and both interval ends of `unit * y + centre`."""
         mixture = join([_draws(member, batch, noise) for member in self.members], 0)
+        if age is not None:
+            mixture = stretch(mixture, self.outage_scale, age)
         p = VarianceScale(self.scale)(mixture).affine(unit, centre)
         return p.mean, p.aleatoric, p.epistemic, *interval_around(p, self.margin)
 
@@ -146,10 +154,10 @@ class WindowGraph(nn.Module):
     def __init__(self, estimator: NSACForecaster, coverage: float):
         super().__init__()
         self.ensemble = EnsembleGraph(estimator, coverage)
-        self.missing = estimator.problem_.missing
+        self.missing, self.with_age = estimator.problem_.missing, estimator.preprocessor_.with_age
         self.cycle_seconds = [CYCLES[name] / 1e9 for name in estimator.cycles_]
         fitted = estimator.preprocessor_
-        self.roughness = fitted.roughness
+        self.roughness, self.horizon = fitted.roughness, fitted.shape.horizon
         for name, value in {"centre": fitted.offset, "unit": fitted.scale, "change": fitted.change}.items():
             self.register_buffer(name, torch.as_tensor(value, dtype=torch.float64))
 
@@ -161,8 +169,12 @@ class WindowGraph(nn.Module):
             turns = torch.stack([time / seconds for seconds in self.cycle_seconds], -1)
             angle = (2 * math.pi * (turns - turns.floor())).float()
             batch["calendar"] = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
-        last, scale = last_and_unit(z[..., :1], self.change.unsqueeze(-1), self.roughness)
+        age = steps_since_known(z[..., :1])
+        if self.with_age:
+            known = [batch["calendar"]] if time is not None else []
+            batch["calendar"] = torch.cat([*known, age.log1p().float()], 1)
+        last, scale = last_and_unit(z[..., :1], self.change.unsqueeze(-1), self.horizon, self.roughness)
         offset = self.centre[0] + self.unit[0] * last[..., 0]
-        outputs = self.ensemble(batch, noise, self.unit[0] * scale[..., 0], offset)
+        outputs = self.ensemble(batch, noise, self.unit[0] * scale[..., 0], offset, age[:, 0])
         unknown = z[..., 0].isnan().all(1, keepdim=True)
         return tuple(output.masked_fill(unknown, torch.nan) for output in outputs)

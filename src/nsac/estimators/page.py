@@ -194,4 +194,4 @@ def _draw_lead_times(e: Evaluation, left: Axes, right: Axes) -> None:
     right.axhline(0.9, color=GREY, lw=1, ls="--")
     left.set(xlabel="lead time (steps)", ylabel="RMSE", ylim=(0, None))
     right.set(xlabel="lead time (steps)", ylabel="90 % PI coverage", ylim=(0, 1.02))
-    left.legend(loc="upper left", fontsize="small")
+    left.legend(loc="best", fontsize="small")

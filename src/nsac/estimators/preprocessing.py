@@ -35,8 +35,9 @@ class SeriesPreprocessor:
     offset: np.ndarray  # (inputs,), mean in the training split
     scale: np.ndarray  # (inputs,), standard deviation there; 1 for a constant
     roughness: float  # typical root mean square step of the target in a window, in `scale`
-    change: np.ndarray  # (horizon,), root mean square of the change from the last known value
+    change: np.ndarray  # (horizon + lookback - 1,), root mean square of the change so many steps after a known value
     gaps: tuple[float, float] | None = None  # see `gap_range`, of the training rows; None in older model folders
+    with_age: bool = False  # whether the age of the last known value is an input; not in older model folders
 
     def read(self, frame: pd.DataFrame) -> Observations:
         """Rows of a frame, at their positions on the axis; times must be of the kind that was fitted."""
@@ -85,6 +86,7 @@ class SeriesPreprocessor:
             bounds=(torch.from_numpy(grid.start), torch.from_numpy(grid.stop)),
             roughness=self.roughness,
             interpolate=not self.missing,
+            with_age=self.with_age,
         )
 
     def in_unit(self, windows: WindowData, *standardised: Tensor) -> list[Tensor]:
@@ -133,12 +135,14 @@ class SeriesPreprocessor:
         inputs = len(columns.inputs) + facts["irregular"]
         if (problem.input_dim, problem.output_dim, problem.lookback) != (inputs, shape.horizon, shape.lookback):
             raise ValueError("`columns` do not fit the problem.")
-        check_array_shapes(arrays, {"centre": (inputs,), "unit": (inputs,), "change": (shape.horizon,)})
+        with_age = problem.calendar_dim > 2 * len(facts["cycles"])
+        leads = shape.leads if with_age else shape.horizon
+        check_array_shapes(arrays, {"centre": (inputs,), "unit": (inputs,), "change": (leads,)})
         calendar, gaps = facts.get("calendar"), facts.get("gaps")  # absent in older folders
         axis = TimeAxis(time_dtype, facts["step"], None if calendar is None else Calendar(*calendar))
         scaling = arrays["centre"], arrays["unit"], float(facts["rough"]), arrays["change"]
         settings = columns, axis, list(facts["cycles"]), facts["irregular"], problem.missing, shape
-        return cls(*settings, *scaling, gaps=None if gaps is None else (gaps[0], gaps[1]))
+        return cls(*settings, *scaling, gaps=None if gaps is None else (gaps[0], gaps[1]), with_age=with_age)
 
 
 class TrainingSeries(NamedTuple):
@@ -174,12 +178,15 @@ def prepare(
     past = grid.times <= grid.times[ends[rest[-1]]]
     offset, scale, roughness, amplitudes = fit_scaling(grid, with_offsets(grid, grid.irregular), past, shape)
     settings = columns, axis, cycles, grid.irregular, missing, shape, offset, scale, roughness
-    preprocessor = SeriesPreprocessor(*settings, np.ones(shape.horizon), gap_range(observations))
-    change = rms_change(preprocessor.windows(grid, ends, torch.float32), rest)
+    preprocessor = SeriesPreprocessor(*settings, np.ones(shape.leads), gap_range(observations), with_age=True)
+    seen = grid.times <= grid.times[ends[rest[-1]]] + (shape.horizon + 0.5) * axis.step  # not later: for calibration
+    far = replace(preprocessor, shape=WindowShape(shape.lookback, shape.leads))
+    past_grid = replace(grid, values=np.where(seen[:, None], grid.values, np.nan))
+    change = rms_change(far.windows(past_grid, ends, torch.float32), rest)
     preprocessor = replace(preprocessor, change=change)
     windows = preprocessor.windows(grid, ends, torch.float32)
     problem = WindowProblem(
-        windows.values.shape[1], shape.horizon, lookback=shape.lookback, calendar_dim=2 * len(cycles),
+        windows.values.shape[1], shape.horizon, lookback=shape.lookback, calendar_dim=2 * len(cycles) + 1,
         missing=missing, amplitudes=tuple(amplitudes.tolist()), missing_targets=missing,
     )  # fmt: skip
     held_out = windows.with_ends(windows.ends[torch.from_numpy(calibration)])

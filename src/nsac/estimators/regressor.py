@@ -16,7 +16,7 @@ from nsac.estimators.columns import Columns, categorical_positions, digest_of, t
 from nsac.estimators.imputation import HotDeck
 from nsac.methods import TableProblem
 from nsac.models.encoder import Batch
-from nsac.training import Subset, TensorData
+from nsac.training import Data, Subset, TensorData, batches
 from nsac.uncertainty import Prediction, prediction_columns
 
 if TYPE_CHECKING:
@@ -208,6 +208,14 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         columns = self.columns_.tensors(self._table(X, reset=False))
         for chunk in _split_rows(columns, CHUNK_ROWS):
             yield self.imputer_.predict(chunk, self._mixture)
+
+    def _draws(self, data: Data) -> Prediction:
+        """Calibration rows are predicted as new rows are: with values imputed that are never missing in training."""
+        chunks = []
+        for batch in batches(data, PREDICTION_BATCH):
+            columns = {name: batch[name] for name in self.imputer_.learned}
+            chunks.append(self.imputer_.predict(columns, self._mixture))
+        return join(chunks, 1)
 
     def _mixture(self, columns: Batch) -> Prediction:
         return mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), self.num_samples)

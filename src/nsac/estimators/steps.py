@@ -227,14 +227,16 @@ def lead_times(
     return positions, lead
 
 
-def interpolate_steps(steps: Tensor, start: Tensor, lead: np.ndarray) -> Tensor:
+def interpolate_steps(steps: Tensor, start: Tensor, lead: np.ndarray, age: Tensor) -> Tensor:
     """Values at fractional lead times, (..., series, times), by linear interpolation.
 
-    `steps` are the values at lead times 1, 2, ..., (..., series, horizon), and `start` those at 0, (series,).
+    `steps` are the values at lead times 1, 2, ..., (..., series, horizon), and `start` the last known ones, `age` steps
+    before lead time 0, (series,) both.
     """
     path = torch.cat([start[:, None].expand(*steps.shape[:-1], 1), steps], -1)
     left = np.clip(np.floor(lead), 0, steps.shape[-1] - 1).astype(np.int64)
     index = torch.as_tensor(left).expand(*steps.shape[:-1], -1)
     share = torch.as_tensor(lead) - index
+    share = torch.where(index == 0, (share + age[:, None]) / (1 + age[:, None]), share)
     a, b = path.gather(-1, index), path.gather(-1, index + 1)
     return a + share * (b - a)

@@ -75,6 +75,11 @@ class WindowShape:
     horizon: int
 
     @property
+    def leads(self) -> int:
+        """Steps from the oldest last known value to the end of the horizon."""
+        return self.horizon + self.lookback - 1
+
+    @property
     def max_gap(self) -> int:
         """Steps; a window that spans a longer gap has no known target before or after its origin."""
         return max(self.lookback, self.horizon)

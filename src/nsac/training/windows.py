@@ -34,7 +34,9 @@ class WindowData:
     lookback: int  # rows of a window
     horizon: int  # rows to predict
     targets: Sequence[int]  # columns to predict
-    change_std: Tensor  # (horizon, targets), typical change at each lead time; `typical_change` of the training windows
+    change_std: Tensor
+    """(horizon, targets), typical change at each lead time; `typical_change` of the training windows. With n further
+    lead times a last known value that is a steps old, up to n, counts as such: lead time h has the unit of h + a"""
     calendar: Tensor | None = None  # (rows, features), known in advance of the forecast
     season: int = 0  # rows of a season; 0 for none
     _: KW_ONLY
@@ -46,6 +48,9 @@ class WindowData:
     """typical root mean square step of a target. If given, the unit of `y` grows with the square root of the target's
     recent roughness over this one"""
     interpolate: bool = False  # fill missing values of `x`, for a model without missing values
+    with_age: bool = False  # whether `calendar` has one more number, the logarithm of 1 + `age` of the first target
+    hidden: Tensor | None = None
+    """(windows, inputs), how many of its last steps a window does not see, as in an outage; needs `bounds`"""
 
     def __post_init__(self):
         rows = len(self.values)
@@ -58,10 +63,10 @@ class WindowData:
     def __len__(self) -> int:
         return len(self.ends)
 
-    def with_ends(self: W, ends: Tensor) -> W:
+    def with_ends(self: W, ends: Tensor, hidden: Tensor | None = None) -> W:
         """Windows of the same series that end elsewhere."""
         other = copy.copy(self)
-        other.ends = ends
+        other.ends, other.hidden = ends, hidden
         if other.bounds is None:
             other._check_complete()
         return other
@@ -69,38 +74,52 @@ class WindowData:
     def batch(self, rows: Tensor) -> dict[str, Tensor]:
         """The windows with these numbers."""
         end = self.ends[rows]
-        last, unit = self._last_and_unit(end)
+        last, unit = self._last_and_unit(rows)
         if self.bounds is None:
             x = self._views[end - self.lookback + 1].mT
         else:
             x = self._at(self.values, end, self._back)
+            x = x if self.hidden is None else _hide(x, self.hidden[rows], self._back)
             x = interpolate_missing(x) if self.interpolate else x
         out = {"x": x, "y": ((self.future(end) - last) / unit).flatten(1)}
         out["persistence"] = torch.zeros_like(out["y"])
         if self.season:  # as few whole seasons as possible before each lead time; the last value where it is not known
             steps = torch.arange(self.horizon)
             seasons = 1 + torch.div(steps, self.season, rounding_mode="floor")
-            before = self._at(self._target, end, 1 + steps - self.season * seasons)
+            before = self._seen_targets(rows, 1 + steps - self.season * seasons)
             out["seasonal"] = ((torch.where(before.isnan(), last, before) - last) / unit).flatten(1)
-        if self.calendar is not None:
-            out["calendar"] = self.calendar[end]
+        known = [] if self.calendar is None else [self.calendar[end]]
+        if self.with_age:
+            known.append(self.age(rows)[:, :1].log1p().to(self.values))
+        if known:
+            out["calendar"] = torch.cat(known, 1)
         return out
 
     def offset_and_scale(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Offset and scale, (B, horizon * targets) both, that take `y` back to the unit of `values`."""
-        last, unit = self._last_and_unit(self.ends[rows])
-        shape = (len(last), *self.change_std.shape)
+        last, unit = self._last_and_unit(rows)
+        shape = (len(last), self.horizon, len(self.targets))
         return last.expand(shape).flatten(1), unit.expand(shape).flatten(1)
+
+    def age(self, rows: Tensor) -> Tensor:
+        """Steps since the last known value of each target, (B, targets); `lookback` if no value is known."""
+        return steps_since_known(self._seen_targets(rows, self._back))
 
     def future(self, end: Tensor) -> Tensor:
         """Observed values after these rows, (B, horizon, targets); NaN where they are not known."""
         return self._at(self._target, end, torch.arange(1, self.horizon + 1))
 
-    def _last_and_unit(self, end: Tensor) -> tuple[Tensor, Tensor]:
-        """See `last_and_unit`, of the windows that end at these rows."""
+    def _last_and_unit(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """See `last_and_unit`."""
         if self.bounds is None and self.roughness is None:
-            return self._target[end[:, None]], self.change_std  # nothing is missing: one row is enough
-        return last_and_unit(self._at(self._target, end, self._back), self.change_std, self.roughness)
+            return self._target[self.ends[rows][:, None]], self.change_std  # nothing is missing: one row is enough
+        past = self._seen_targets(rows, self._back)
+        return last_and_unit(past, self.change_std, self.horizon, self.roughness)
+
+    def _seen_targets(self, rows: Tensor, offsets: Tensor) -> Tensor:
+        """Targets at offsets of at most 0 from the ends of windows, (B, offsets, targets); NaN where not known."""
+        past = self._at(self._target, self.ends[rows], offsets)
+        return past if self.hidden is None else _hide(past, self.hidden[rows][:, list(self.targets)], offsets)
 
     def _at(self, values: Tensor, end: Tensor, offsets: Tensor) -> Tensor:
         """Values at offsets from these rows, (B, offsets, columns); NaN outside the stretch that a row belongs to."""
@@ -119,18 +138,36 @@ class WindowData:
             )
 
 
-def last_and_unit(past: Tensor, change_std: Tensor, roughness: float | None = None) -> tuple[Tensor, Tensor]:
-    """Last known values, (B, 1, targets), and the unit of changes from them, (horizon, targets) or with a batch axis.
+def _hide(values: Tensor, hidden: Tensor, offsets: Tensor) -> Tensor:  # b l v, b v, l -> b l v
+    return values.masked_fill(offsets[:, None] > -hidden[:, None], torch.nan)
+
+
+def last_and_unit(
+    past: Tensor, change_std: Tensor, horizon: int, roughness: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """Last known values, (B, 1, targets), and the unit of changes from them, (B, horizon, targets).
 
     `past` has the windows of the targets, (B, lookback, targets), NaN where a value is missing; see `WindowData`.
     """
+    age = steps_since_known(past).clamp(max=len(change_std) - horizon)[:, None]  # b 1 t
+    lead = age + torch.arange(horizon, device=past.device)[:, None]
+    unit = change_std[lead, torch.arange(past.shape[2], device=past.device)]
     past = interpolate_missing(past)
-    last = past[:, -1:]
     if roughness is None:
-        return last, change_std
-    steps = past[:, -max(2, past.shape[1] // RECENT_DIVISOR) :].diff(dim=1)
+        return past[:, -1:], unit
+    lookback = past.shape[1]
+    recent = min(lookback, max(2, lookback // RECENT_DIVISOR))  # values up to the last known one
+    places = torch.arange(lookback - recent, lookback, device=past.device)[:, None]
+    steps = past.gather(1, places - age.clamp(max=lookback - recent)).diff(dim=1)
     mean_square = steps.square().sum(1, keepdim=True) / max(1, steps.shape[1])
-    return last, (mean_square / roughness**2 + MIN_RELATIVE_AMPLITUDE**2) ** 0.25 * change_std
+    return past[:, -1:], (mean_square / roughness**2 + MIN_RELATIVE_AMPLITUDE**2) ** 0.25 * unit
+
+
+def steps_since_known(past: Tensor) -> Tensor:  # b l t -> b t
+    """Number of NaN after the last value."""
+    lookback = past.shape[1]
+    places = torch.arange(lookback, device=past.device)[:, None]
+    return lookback - 1 - torch.where(past.isnan(), -1, places).amax(1)
 
 
 def typical_change(values: Tensor, ends: Tensor, horizon: int, targets: Sequence[int]) -> Tensor:

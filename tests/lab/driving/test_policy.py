@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -166,3 +167,11 @@ def test_the_recording_of_a_task_in_another_folder_is_no_try(small, tmp_path, mo
     monkeypatch.setattr(policy_module, "run_config", lambda *_: numbers.RunConfig(**config))
     _, record = train_policy("carracing", "gmle", 0, tmp_path / "policy", tmp_path / "results", recording=small)
     assert record.task == "carracing" and Store(tmp_path / "results").names() == [record.name]
+
+
+def test_a_policy_of_a_variant_of_a_method_is_loaded(tmp_path):
+    policy = untrained("nsac")
+    policy.config = replace(policy.config, method="nsac-paper", arguments={"objective": "paper"})
+    policy.method = policy.config.build(policy.method.problem)
+    policy.save(tmp_path / "policy")
+    assert load_policy(tmp_path / "policy").name == "nsac-paper"

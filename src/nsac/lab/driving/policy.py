@@ -126,7 +126,7 @@ def load_policy(folder: str | os.PathLike, task: str | None = None) -> DrivingPo
         config = RunConfig(**facts["config"])
         weights = {n.removeprefix("method/"): t for n, t in tensors.items() if n.startswith("method/")}
         problem = problem_from_dict(facts["problem"])
-        with stored_sizes(METHODS[config.method], problem, weights):
+        with stored_sizes(METHODS[config.of], problem, weights):
             method = config.build(problem)
         method.load_state_dict(weights)
         policy = DrivingPolicy(method, tensors["shift"], tensors["scale"], config, tensors["calibration"])

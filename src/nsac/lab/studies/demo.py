@@ -1,7 +1,9 @@
 """The demonstration `nsac demo`: aleatoric uncertainty is the noise, epistemic uncertainty the lack of training data.
 
 A layer is trained on spirals that turn one way, at query times up to 1. It then predicts later times, and spirals that
-turn the other way.
+turn the other way. Nothing calibrates the epistemic variance there. The number of spirals, their speeds of rotation,
+the time scale and the last tested time were chosen so that it has the size of the error: RMSE over total standard
+deviation is 0.97 to 1.16 with seed 0, and 0.82 to 1.31 with seeds 1 and 2.
 """
 
 import math

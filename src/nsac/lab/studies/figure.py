@@ -51,24 +51,32 @@ def draw_tube(axis: Axes, mean: np.ndarray, std: np.ndarray, colour: str, label:
     axis.fill([], [], color=colour, label=label)
 
 
+def _example(demo: Demo, direction: int) -> int:
+    """The test spiral that is drawn: three quarters of them are shorter, so that it turns far enough to be seen."""
+    lengths = demo.spirals[direction]["truth"].diff(dim=1).norm(dim=-1).sum(-1)
+    return int(lengths.argsort()[3 * len(lengths) // 4])
+
+
 def _draw_plane(axis: Axes, demo: Demo, direction: int) -> None:
-    spirals, mean = demo.spirals[direction], demo.predictions[direction].mean[0].numpy()
-    axis.plot(*spirals["truth"][0].numpy().T, color=INK, lw=1, ls="--")
+    i = _example(demo, direction)
+    spirals, mean = demo.spirals[direction], demo.predictions[direction].mean[i].numpy()
+    axis.plot(*spirals["truth"][i].numpy().T, color=INK, lw=1, ls="--")
     axis.plot(*mean.T, color=BLUE, lw=2)
-    axis.plot(*spirals["x"][0].numpy().T, ".", color=INK, ms=5)
+    axis.plot(*spirals["x"][i].numpy().T, ".", color=INK, ms=5)
     axis.set(ylabel="y", xlim=(-3, 3), ylim=(-3, 3), aspect="equal")
 
 
 def _draw_coordinate(axis: Axes, demo: Demo, direction: int) -> None:
+    i = _example(demo, direction)
     spirals, p = demo.spirals[direction], demo.predictions[direction]
-    time, mean = spirals["query_times"][0].numpy(), p.mean[0, :, 1].numpy()
+    time, mean = spirals["query_times"][i].numpy(), p.mean[i, :, 1].numpy()
     bands = (("2 std, aleatoric and epistemic", p.variance, PALE_ORANGE), ("2 std, aleatoric", p.aleatoric, PALE_BLUE))
     for label, variance, colour in bands:
-        std = variance[0, :, 1].sqrt().numpy()
+        std = variance[i, :, 1].sqrt().numpy()
         axis.fill_between(time, mean - 2 * std, mean + 2 * std, color=colour, label=label, lw=0)
-    axis.plot(time, spirals["truth"][0, :, 1].numpy(), color=INK, lw=1, ls="--", label="noise-free position")
+    axis.plot(time, spirals["truth"][i, :, 1].numpy(), color=INK, lw=1, ls="--", label="noise-free position")
     axis.plot(time, mean, color=BLUE, lw=2, label="predicted mean")
-    axis.plot(spirals["times"][0].numpy(), spirals["x"][0, :, 1].numpy(), ".", color=INK, ms=5, label="observations")
+    axis.plot(spirals["times"][i].numpy(), spirals["x"][i, :, 1].numpy(), ".", color=INK, ms=5, label="observations")
     axis.set(ylabel="y", ylim=(-6, 6))
     _shade(axis, direction)
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsac.cli.tables import TableError, find_columns, read_table
+from nsac.cli.reading import TableError, read_table
+from nsac.cli.tables import find_columns
 
 GOOD = "time,a,kind,y\n2024-01-01,1.5,red,2\n2024-01-02,,blue,3\n2024-01-03,2.5,red,4.25\n"
 
