@@ -28,6 +28,9 @@ from nsac.uncertainty.scores import crps, nll
 
 LOOKBACK, HORIZON = 48, 24
 """Steps."""
+WINDOW = (LOOKBACK, HORIZON)
+POWERS = {"mse": 2, "mae": 1, "crps": 1, "coverage_90": 0, "width_90": 1}
+"""How scores change with the unit of the target."""
 REMOVED_SHARE = 0.3
 """Share of the rows, or of the values, that are left out."""
 CRPS_STRIDE = 5
@@ -91,18 +94,18 @@ def score_baselines(name: str) -> dict[str, dict[str, float]]:
     """Scores of persistence and ridge, on complete windows."""
     frame, target, step = load(name)
     validation, test = round(0.8 * len(frame)), round(0.9 * len(frame))
-    borders = {
-        "train": (0, validation), "validation": (validation, test), "calibration": (validation, test),
-        "test": (test, len(frame)),
-    }  # fmt: skip
-    day = round(pd.Timedelta("1D") / step)
-    setting = Setting(borders, LOOKBACK, HORIZON, (target,), step, day, min_max=True, history_before_split=True)
-    task = build(name, "sound", 0, frame, setting, "")
+    task = build(
+        name, "sound", 0, frame, Setting((0, validation, test, test, len(frame)), *WINDOW, (target,), step), ""
+    )
+    train = frame[target][:validation]
+    factor = train.std(ddof=0) / np.ptp(train)  # from standard deviations to the range of the training rows
     scores = {}
     for method in ("persistence", "ridge"):
         fitted = METHODS[method](task.problem)
         fit(fitted, task.train, task.validation)
-        scores[method] = {key: v for key, v in task.score_method(fitted).items() if key in SCORES}
+        found = task.score_method(fitted)
+        scores[method] = {key: found[key] * factor**power for key, power in POWERS.items()}
+        scores[method]["nll"] = found["nll"] + np.log(factor)
     return scores
 
 
