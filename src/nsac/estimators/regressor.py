@@ -1,23 +1,28 @@
 """Regression on tables with calibrated uncertainty: a scikit-learn estimator."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
+from joblib import Parallel, delayed
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 from torch import Tensor
 
-from nsac._checks import probabilities
-from nsac.estimators.base import PREDICTION_BATCH, AbstractEstimator, calibration_size, join, mixture, random_splits
+from nsac._checks import check_choice, probabilities
+from nsac._torch import single_threaded
+from nsac.estimators.base import PREDICTION_BATCH, AbstractEstimator, Splits, calibration_size, join, mixture, random_splits
 from nsac.estimators.columns import Columns, categorical_positions, digest_of, target_names, target_std, target_values
+from nsac.estimators.components import Components, LeftOutModels, Moments
 from nsac.estimators.imputation import HotDeck
-from nsac.methods import TableProblem
+from nsac.estimators.stack import Stack
+from nsac.methods import METHODS, AbstractMethod, TableProblem
+from nsac.methods.nsac import NSACMethod
 from nsac.models.encoder import Batch
 from nsac.training import Data, Subset, TensorData, batches
-from nsac.uncertainty import Prediction, prediction_columns
+from nsac.uncertainty import Calibration, Prediction, prediction_columns
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -32,8 +37,16 @@ MIN_SEARCH_ROWS = 100  # rows from which on the weight decay is searched and the
 MAX_ROWS_OF_8_MEMBERS = 1500  # rows up to which the default ensemble has 8 members; beyond it has 4
 LARGE_TABLE_ROWS = 3000  # rows from which on every second weight decay is searched, and batches are larger
 LEARNING_RATE = 6e-3  # high, since the weight decay is strong
-STEPS_FOR_1000_ROWS, STEPS_EXPONENT, MAX_STEPS_PER_ROW = 450, 0.55, 4
-"""Training steps: 450 for 1000 rows, growing as the power 0.55 of the number of rows, and at most 4 per row."""
+STEPS_FOR_1000_ROWS, STEPS_EXPONENT, MAX_STEPS_PER_ROW = 300, 0.3, 4
+"""Training steps: 300 for 1000 rows, growing as the power 0.3 of the number of rows, and at most 4 per row."""
+BATCH_SIZES = ((3000, 128), (30_000, 256), (float("inf"), 512))  # rows below which a batch has this size
+VALIDATIONS = 8  # times that the weights are validated
+EFFORT_STEPS = {"fast": 0.5, "default": 1.0, "best": 3.0}  # factor on the steps
+SMALL_TABLE_ROWS = 1500  # rows up to which every row is left out by some member
+DECAY_PER_NOISE, WEIGHT_DECAY_RANGE = 10.0, (0.01, 8.0)
+"""Weight decay, for 1000 rows, per squared error of the other models: noisy targets need a strong decay."""
+MIN_MEMBER_DRAWS = 4
+Effort = Literal["fast", "default", "best"]
 
 _FACTS = {"columns", "named", "axes", "data", "chosen"}  # keys of the plain values of `_state`
 
@@ -69,26 +82,31 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
 
     kind: ClassVar[str] = "table"
     problem_: TableProblem
+    components_: Components | None
 
     def __init__(
         self,
         method: str = "nsac",
         *,
         members: int | None = None,
+        effort: Effort = "default",
         categorical: Sequence[str | int] | None = None,
         dayfirst: bool | None = None,
         training: dict[str, Any] | None = None,
         num_samples: int = 20,
+        n_jobs: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
         folds: int | Literal["deprecated"] | None = "deprecated",
     ):
         self.method = method
         self.members = members
+        self.effort: Effort = effort
         self.categorical = categorical
         self.dayfirst = dayfirst
         self.training = training
         self.num_samples = num_samples
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
         self.folds = folds
@@ -99,9 +117,18 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> "NSACRegressor":
-        """Fit and calibrate; X is an array or a frame, (n, features), and y is finite, (n,) or (n, outputs)."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> "NSACRegressor":
+        """Fit and calibrate; X is an array or a frame, (n, features), and y is finite, (n,) or (n, outputs).
+
+        Args:
+            X: (n, features).
+            y: (n,) or (n, outputs).
+            sample_weight: (n,), at least 0: how much each row counts.
+            groups: (n,), which rows belong together, as those of one machine or patient. Rows of a group are left out
+                together, so the intervals hold for a new group.
+        """
         self._check_method()
+        check_choice("effort", self.effort, get_args(Effort))
         members = self._n_members()
         table = self._table(X, reset=True)
         target = target_values(y, type(self).__name__)
@@ -112,23 +139,71 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         categorical = categorical_positions(self.categorical or (), known, names)
         self.columns_ = Columns.fit(table, names, categorical, self.dayfirst)
         random_state = check_random_state(self.random_state)
-        inputs, n = self.columns_.tensors(table), len(target)
-        order = random_state.permutation(n)
-        calibration, rest = np.sort(order[: calibration_size(n)]), np.sort(order[calibration_size(n) :])
-        self.centre_, self.scale_ = target[rest].mean(0), target_std(target[rest], y)
+        inputs = self.columns_.tensors(table)
+        stacked = issubclass(METHODS[self.method], NSACMethod)
+        learn = self._fit_stacked if stacked else self._fit_mixture
+        learn(inputs, target, y, members, random_state)
+        return self
+
+    def _prepare(self, inputs: Batch, target: np.ndarray, y: Any, rows: np.ndarray, random_state: Any) -> tuple[Data, TableProblem]:
+        """Scale the targets by those of `rows`, draw donors among them, and describe the data."""
+        self.centre_, self.scale_ = target[rows].mean(0), target_std(target[rows], y)
         data = TensorData(**inputs, y=torch.as_tensor((target - self.centre_) / self.scale_, dtype=torch.float32))
-        self.data_ = {"rows": n, "sha256": digest_of(data.columns), "targets": target_names(y)}
-        self.imputer_ = HotDeck.fit(inputs, rest, random_state)
+        self.data_ = {"rows": len(target), "sha256": digest_of(data.columns), "targets": target_names(y)}
+        self.imputer_ = HotDeck.fit(inputs, rows, random_state)
         problem = TableProblem(
             inputs["x"].shape[1], target.shape[1],
             categories=tuple(len(categories) for categories in self.columns_.categories.values()),
             missing=bool(self.imputer_.learned["x"].any()),
         )  # fmt: skip
-        folds = random_splits(len(rest), default_members(n) if members is None else members, random_state)
+        return data, problem
+
+    def _fit_stacked(self, inputs: Batch, target: np.ndarray, y: Any, members: int | None, random_state: Any) -> None:
+        """Every model leaves the same folds out; on these rows they are stacked and calibrated."""
+        n = len(target)
+        data, problem = self._prepare(inputs, target, y, np.arange(n), random_state)
+        self.problem_ = problem
+        members = default_members(n, self.effort) if members is None else members
+        splits = random_splits(n, max(members, 2), random_state, default_folds(n))
+        seed = int(random_state.randint(2**31 - 1))
+        self.seeds_ = [(seed + 10_007 * k) % 2**31 for k in range(members)]
+        z = data.batch(torch.arange(n))["y"]
+        with single_threaded():
+            others = LeftOutModels.fit(problem, inputs, z, splits, None, seed)
+            rows = torch.as_tensor(np.concatenate([left_out for _, left_out in splits[:members]]))
+            decay = DECAY_PER_NOISE * others.noise(z, rows)
+            low, high = WEIGHT_DECAY_RANGE
+            self.chosen_ = {"weight_decay": min(max(decay, low), high) * (1000 / n) ** 0.5}
+            self.members_ = self._train_members(data, splits[:members])
+            predicted = []
+            for member, (_, left_out) in zip(self.members_, splits, strict=False):
+                draws = mixture([member], batches(Subset(data, left_out), PREDICTION_BATCH), self._member_draws)
+                predicted.append(Moments.of(draws, 1))
+            ensemble = Moments(*(torch.cat(column) for column in zip(*predicted, strict=True)))
+            parts = others.parts(ensemble, rows)
+            stack = Stack.fit(parts, z[rows].double())
+            self.components_ = others.stacked(stack)
+            prediction = stack.predict(parts, self.num_samples)
+            self.calibration_ = Calibration.fit(prediction, z[rows].double(), scale=False)
+
+    def _train_members(self, data: Data, splits: Splits) -> list[AbstractMethod]:
+        jobs = [(data, split, seed, self.chosen_) for split, seed in zip(splits, self.seeds_, strict=True)]
+        if self.n_jobs in (None, 1):
+            return [self._member(*job) for job in jobs]
+        return Parallel(n_jobs=self.n_jobs)(delayed(self._member)(*job) for job in jobs)  # pyright: ignore
+
+    def _fit_mixture(self, inputs: Batch, target: np.ndarray, y: Any, members: int | None, random_state: Any) -> None:
+        """The members are calibrated on rows of their own."""
+        n = len(target)
+        order = random_state.permutation(n)
+        calibration, rest = np.sort(order[: calibration_size(n)]), np.sort(order[calibration_size(n) :])
+        data, problem = self._prepare(inputs, target, y, rest, random_state)
+        members = (8 if MIN_SEARCH_ROWS <= n <= MAX_ROWS_OF_8_MEMBERS else 4) if members is None else members
+        folds = random_splits(len(rest), members, random_state)
         splits = [(rest[train], rest[validation]) for train, validation in folds]
         seed, candidates = int(random_state.randint(2**31 - 1)), weight_decay_candidates(n, len(rest))
+        self.components_ = None
         self._learn(problem, data, Subset(data, calibration), splits, seed, candidates)
-        return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean, (n[, outputs]), and with `return_std` the calibrated standard deviation as well."""
@@ -218,7 +293,17 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         return join(chunks, 1)
 
     def _mixture(self, columns: Batch) -> Prediction:
-        return mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), self.num_samples)
+        if self.components_ is None:
+            return mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), self.num_samples)
+        draws = mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), self._member_draws)
+        with single_threaded():
+            ensemble = Moments.of(draws, len(self.members_))
+            return self.components_.predict(self.problem_, columns, ensemble, self.num_samples)
+
+    @property
+    def _member_draws(self) -> int:
+        """Draws of a member: all members together have `num_samples`, and each enough for a variance."""
+        return max(MIN_MEMBER_DRAWS, -(-self.num_samples // len(self.seeds_)))
 
     def _joined(self, chunks: list[Tensor]) -> np.ndarray:
         values = torch.cat(chunks).numpy()
@@ -237,8 +322,14 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False, ensure_min_samples=min_rows)
 
     def _training(self, rows: int) -> dict[str, Any]:
-        """Weight decay regularises better than early stopping would; so only the last weights are validated."""
-        steps = int(min(MAX_STEPS_PER_ROW * rows, STEPS_FOR_1000_ROWS * (rows / 1000) ** STEPS_EXPONENT))
+        """Weights are validated now and then, and the best are kept."""
+        if issubclass(METHODS[self.method], NSACMethod):
+            steps = int(min(MAX_STEPS_PER_ROW * rows, STEPS_FOR_1000_ROWS * (rows / 1000) ** STEPS_EXPONENT))
+            steps = max(1, round(EFFORT_STEPS[self.effort] * steps))
+            batch_size = next(size for limit, size in BATCH_SIZES if rows < limit)
+            checks = {"max_steps": steps, "validate_every": max(1, steps // VALIDATIONS)}
+            return checks | {"batch_size": min(batch_size, rows), "learning_rate": LEARNING_RATE}
+        steps = int(min(4 * rows, 450 * (rows / 1000) ** 0.55))
         batch_size = min(128 if rows < LARGE_TABLE_ROWS else 256, rows)
         return {"max_steps": steps, "validate_every": steps, "batch_size": batch_size, "learning_rate": LEARNING_RATE}
 
@@ -277,9 +368,15 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
                 raise ValueError(f"`own` does not fit the problem: {name}.")
 
 
-def default_members(rows: int) -> int:
+def default_folds(rows: int) -> int:
+    """Folds of a table: with few rows all are left out, with many some."""
+    return 5 if rows <= SMALL_TABLE_ROWS else 8
+
+
+def default_members(rows: int, effort: str) -> int:
     """Ensemble size."""
-    return 8 if MIN_SEARCH_ROWS <= rows <= MAX_ROWS_OF_8_MEMBERS else 4
+    members = {"fast": 2, "default": 5 if rows <= SMALL_TABLE_ROWS else 4, "best": 8}[effort]
+    return members
 
 
 def weight_decay_candidates(rows: int, train_rows: int) -> list[dict[str, Any]]:

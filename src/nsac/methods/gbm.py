@@ -9,6 +9,7 @@ from torch import Tensor
 from nsac.layers import Draws
 from nsac.methods.base import AbstractSolved, method
 from nsac.methods.problem import TableProblem, WindowProblem
+from nsac.methods.trees import NODE, evaluate_trees, store_trees
 from nsac.models.encoder import Batch
 from nsac.training import Data, batches
 
@@ -16,8 +17,6 @@ QUANTILES = (0.1, 0.5, 0.9)
 """Lower, middle and upper quantile level; the distance of the outer two gives the standard deviation."""
 QUANTILE_DISTANCE = 2 * 1.2815515655446004  # distance between the 10 % and the 90 % quantile of a standard Gaussian
 MIN_STD = 0.01  # smallest standard deviation, for a standardised target: two predicted quantiles may coincide
-NODE = dict.fromkeys(("feature", "left", "right"), torch.int64) | dict.fromkeys(("threshold", "value"), torch.float64)
-"""Fields of a node of a tree; each is a buffer, (quantiles, outputs, rounds, nodes)."""
 
 
 @method("gbm")
@@ -70,26 +69,14 @@ class QuantileBoosting(AbstractSolved):
     def _store(self, i: int, j: int, model: Any) -> None:
         """Copy the trees of quantile i and output j into the buffers."""
         self.start[i, j] = float(np.ravel(model._baseline_prediction)[0])
-        for r, (tree,) in enumerate(model._predictors):
-            nodes, itself = tree.nodes, np.arange(len(tree.nodes))
-            leaf = nodes["is_leaf"].astype(bool)
-            values = {
-                "feature": np.where(leaf, 0, nodes["feature_idx"]),
-                "left": np.where(leaf, itself, nodes["left"]),  # a leaf is its own child
-                "right": np.where(leaf, itself, nodes["right"]),
-                "threshold": np.where(leaf, np.inf, nodes["num_threshold"]),
-                "value": np.ascontiguousarray(nodes["value"]),
-            }
-            for name, value in values.items():
-                getattr(self, name)[i, j, r, : len(nodes)] = torch.from_numpy(value)
-            self.depth = torch.maximum(self.depth, torch.tensor(int(nodes["depth"].max())))
+        fields, depth = store_trees(model, *self.value.shape[2:])
+        for name, value in fields.items():
+            getattr(self, name)[i, j] = value
+        self.depth = self.depth.clamp(min=depth)
 
     def _quantiles(self, x: Tensor) -> Tensor:
-        """Sum of the trees, (quantiles, rows, outputs); all rows descend all trees in parallel."""
-        flat = {name: getattr(self, name).flatten(0, 2) for name in NODE}
-        node = torch.zeros(len(flat["value"]), len(x), dtype=torch.int64)  # trees x rows
-        for _ in range(min(int(self.depth), self.value.shape[-1])):  # a stored depth may be any number
-            goes_left = x.T.gather(0, flat["feature"].gather(1, node)) <= flat["threshold"].gather(1, node)
-            node = torch.where(goes_left, flat["left"].gather(1, node), flat["right"].gather(1, node))
-        trees = flat["value"].gather(1, node).unflatten(0, self.value.shape[:3]).sum(2)
+        """Sum of the trees, (quantiles, rows, outputs)."""
+        fields = {name: getattr(self, name).flatten(0, 2) for name in NODE}
+        depth = min(int(self.depth), self.value.shape[-1])  # a stored depth may be any number
+        trees = evaluate_trees(x, fields, depth).unflatten(0, self.value.shape[:3]).sum(2)
         return (trees + self.start[..., None]).mT

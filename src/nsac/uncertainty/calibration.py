@@ -71,9 +71,11 @@ class Calibration:
     """(n, *columns), sorted; NaN, at the end, where a column has fewer than n"""
 
     @classmethod
-    def fit(cls, prediction: Prediction, y: Tensor) -> "Calibration":
-        """From predictions and targets, (n, *columns), of a held-out calibration set."""
+    def fit(cls, prediction: Prediction, y: Tensor, scale: bool = True) -> "Calibration":
+        """From predictions and targets, (n, *columns), of a held-out calibration set; without `scale`, scores alone."""
         scores = conformal_scores(prediction, y)
+        if not scale:
+            return cls(torch.ones_like(scores[0]), scores.sort(0).values)
         known = ~torch.isnan(scores)
         scale = ((PRIOR_ROWS + scores.square().nansum(0)) / (PRIOR_ROWS + known.sum(0))).sqrt()
         return cls(scale, (scores / scale).sort(0).values)

@@ -1,0 +1,94 @@
+"""Gradient boosted trees on table rows: steps and interactions that smooth models miss, one model per fold."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nsac.methods.trees import NODE, evaluate_trees, store_trees
+
+MAX_ROUNDS = 300
+LARGE_ROWS = 5000  # training rows from which on trees are larger
+LEARNING_RATE, L2 = (0.05, 0.1), 1.0  # of small and large tables; penalty on leaf values
+LEAVES, MIN_ROWS_PER_LEAF = (16, 32), (5, 20)  # of small and large tables
+CHUNK_ROWS = 1024  # rows that descend at once
+
+
+@dataclass(frozen=True)
+class Trees:
+    """The mean of several boosted models, as tensors."""
+
+    start: Tensor  # (models, outputs), prediction before the first tree
+    depth: Tensor  # (), of the deepest tree
+    feature: Tensor  # (models * outputs * rounds, nodes), as the following
+    left: Tensor
+    right: Tensor
+    threshold: Tensor
+    value: Tensor
+
+    @classmethod
+    def fit(
+        cls, x: np.ndarray, y: np.ndarray, splits: Sequence[tuple[np.ndarray, np.ndarray]], weight: np.ndarray | None,
+        seed: int,
+    ) -> tuple["Trees", np.ndarray]:  # fmt: skip
+        """From rows x, (n, inputs), and targets y, (n, outputs); one model per split into training and left-out rows.
+
+        The number of rounds is the best on the left-out rows of all splits. Returns the model, and its predictions of
+        the left-out rows, (n, outputs), NaN for rows that no split leaves out.
+        """
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        large = int(len(x) >= LARGE_ROWS)
+        models, staged = [], np.full((MAX_ROUNDS, *y.shape), np.nan)
+        for train, left_out in splits:
+            for j in range(y.shape[1]):
+                model = HistGradientBoostingRegressor(
+                    learning_rate=LEARNING_RATE[large], max_iter=MAX_ROUNDS, max_leaf_nodes=LEAVES[large],
+                    min_samples_leaf=MIN_ROWS_PER_LEAF[large], l2_regularization=L2, early_stopping=False,
+                    random_state=seed,
+                )  # fmt: skip
+                model.fit(x[train], y[train, j], sample_weight=None if weight is None else weight[train])
+                staged[:, left_out, j] = np.stack(list(model.staged_predict(x[left_out])))
+                models.append(model)
+        rows = np.concatenate([left_out for _, left_out in splits])
+        errors = np.average(np.square(staged[:, rows] - y[rows]).mean(2), axis=1, weights=None if weight is None else weight[rows])
+        rounds = int(errors.argmin()) + 1
+        stored = [store_trees(model, rounds, 2 * LEAVES[large] - 1) for model in models]
+        nodes = {name: torch.cat([each[name] for each, _ in stored]) for name in NODE}
+        start = torch.tensor([float(np.ravel(model._baseline_prediction)[0]) for model in models]).double()
+        depth = torch.tensor(max(depth for _, depth in stored))
+        return cls(start.unflatten(0, (len(splits), -1)), depth, **nodes), staged[rounds - 1]
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Mean over the models, (n, outputs)."""
+        models, outputs = self.start.shape
+        nodes = {name: getattr(self, name) for name in NODE}
+        sums = []
+        for chunk in x.split(CHUNK_ROWS):
+            trees = evaluate_trees(chunk, nodes, int(self.depth))
+            sums.append(trees.unflatten(0, (models, outputs, -1)).sum(2).mean(0).T)
+        return torch.cat(sums) + self.start.mean(0)
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """For a file."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor], inputs: int, outputs: int) -> "Trees":
+        """Inverse of `to_tensors`, for these numbers of inputs and outputs."""
+        trees = cls(**{field.name: tensors[field.name] for field in fields(cls)})
+        shape = trees.value.shape
+        nodes = {name: getattr(trees, name) for name in NODE}
+        if len(shape) != 2 or any(each.shape != shape or each.dtype != NODE[name] for name, each in nodes.items()):
+            raise ValueError("The tensors of the trees do not fit each other.")
+        if trees.start.ndim != 2 or trees.start.shape[1] != outputs or shape[0] % max(trees.start.numel(), 1):
+            raise ValueError("The trees do not fit the number of outputs.")
+        limits = {"feature": inputs, "left": shape[1], "right": shape[1]}
+        for name, limit in limits.items():
+            if nodes[name].numel() and not 0 <= int(nodes[name].min()) <= int(nodes[name].max()) < limit:
+                raise ValueError(f"The trees must have `{name}` from 0 to {limit - 1}.")
+        if trees.depth.shape != () or not 0 <= int(trees.depth) < shape[1]:
+            raise ValueError("The depth of the trees must be below their number of nodes.")
+        return trees

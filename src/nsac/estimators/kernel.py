@@ -1,0 +1,190 @@
+"""Gaussian process on table rows: smooth functions of few rows, in seconds, with closed-form cross-validation."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+MAX_INDUCING = 1000  # rows that carry the process; with at most as many training rows it is exact
+MAX_VARIANCE_INDUCING = 384  # of these, rows that carry the variance of large tables: its cost grows with the square
+EXACT_VARIANCE_ROWS = 1500  # training rows up to which all inducing rows carry the variance
+HYPER_ROWS, HYPER_STEPS = (400, 1000), (50, 10)
+"""Rows of the marginal likelihood, and its optimiser steps: many on few rows, then few on many."""
+LOG_LENGTH_STD, LOG_AMPLITUDE_STD, LOG_NOISE_STD = 1.5, 2.0, 3.0  # widths of the priors
+LOG_NOISE, LOG_LINEAR = -1.5, -1.0  # centres of the priors, logarithms of standard deviations; the others are 0
+MIN_NOISE, JITTER = 1e-6, 1e-8  # least variance of the noise; added to diagonals before they are factorised
+CHUNK_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Kernel:
+    r"""Gaussian process $y = f(x) + \varepsilon$ with a Matern-3/2 and a linear kernel on scaled inputs $u = x/\ell$.
+
+    $$k(x, x') = s^2 (1 + \sqrt3\,r)\,e^{-\sqrt3\,r} + b^2\,u^T u', \qquad r = |u - u'| .$$
+
+    With inducing rows Z and $L L^T = k(Z, Z)$, the features $\varphi(x) = L^{-1} k(Z, x)$ make it a linear regression:
+    $B = I + \Phi W \Phi^T/\sigma^2$ and $c = B^{-1}\Phi W y/\sigma^2$ give the mean $\varphi^T c$ and the variance
+    $k(x, x) - |\varphi|^2 + \varphi^T B^{-1}\varphi$. Rows are left out by subtracting their terms from B.
+    """
+
+    inverse_length: Tensor  # (inputs,), 1 / l
+    variances: Tensor  # (3,), s^2, b^2 and the noise sigma^2
+    inducing: Tensor  # (m, inputs), Z / l
+    factor: Tensor  # (m, m), L
+    coefficient: Tensor  # (m, outputs), L^-T c: the mean is k(x, Z) times it
+    variance_factor: Tensor  # (v, v), Cholesky factor of the leading block of B
+
+    @classmethod
+    def fit(
+        cls, x: Tensor, y: Tensor, groups: Sequence[int], weight: Tensor | None, generator: torch.Generator
+    ) -> tuple["Kernel", "LeftOut"]:
+        """From rows x, (n, inputs), and standardised targets y, (n, outputs), both double.
+
+        Inputs with the same number in `groups` share a length scale: the columns of one category. Returns the process
+        and what is needed to leave rows out.
+        """
+        rows = torch.randperm(len(x), generator=generator)
+        log_inverse_length, log_std = _maximise_likelihood(x, y, torch.as_tensor(groups), rows)
+        inverse_length, variances = log_inverse_length.exp(), (2 * log_std).exp()
+        variances[2] += MIN_NOISE
+        u = x * inverse_length
+        inducing = u[rows[:MAX_INDUCING]]
+        size = len(inducing)
+        covariance = _covariance(inducing, inducing, variances)
+        factor = torch.linalg.cholesky(covariance + JITTER * covariance.diagonal().mean() * torch.eye(size).double())
+        features = torch.cat([_features(factor, inducing, chunk, variances) for chunk in u.split(CHUNK_ROWS)])
+        left_out = LeftOut.fit(features, y, weight, variances[2], len(x))
+        v = left_out.variance_size
+        solved = torch.cholesky_solve(left_out.moment, torch.linalg.cholesky(left_out.precision))
+        coefficient = torch.linalg.solve_triangular(factor.T, solved, upper=True)
+        root = torch.linalg.cholesky(left_out.precision[:v, :v])
+        prior = _prior_variance(u, variances) - features[:, :v].square().sum(1)
+        kernel = cls(inverse_length, variances, inducing, factor, coefficient, root)
+        return kernel, left_out.with_prior(prior.clamp(min=0))
+
+    def predict(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean, (n, outputs), and variance of f, (n,)."""
+        means, variances, v = [], [], len(self.variance_factor)
+        for chunk in x.split(CHUNK_ROWS):
+            u = chunk * self.inverse_length
+            covariance = _covariance(u, self.inducing, self.variances)
+            means.append(covariance @ self.coefficient)
+            features = torch.linalg.solve_triangular(self.factor[:v, :v], covariance[:, :v].T, upper=False)
+            posterior = torch.linalg.solve_triangular(self.variance_factor, features, upper=False).square().sum(0)
+            prior = _prior_variance(u, self.variances) - features.square().sum(0)
+            variances.append(prior.clamp(min=0) + posterior)
+        return torch.cat(means), torch.cat(variances)
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """For a file."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor], inputs: int, outputs: int) -> "Kernel":
+        """Inverse of `to_tensors`, for these numbers of inputs and outputs."""
+        kernel = cls(**{field.name: tensors[field.name].double() for field in fields(cls)})
+        m, v = len(kernel.inducing), len(kernel.variance_factor)
+        shapes = [(inputs,), (3,), (m, inputs), (m, m), (m, outputs), (v, v)]
+        if [tuple(each.shape) for each in kernel.to_tensors().values()] != shapes or not 0 < v <= m:
+            raise ValueError("The tensors of the kernel do not fit each other.")
+        if not (kernel.factor.diagonal() > 0).all() or not (kernel.variance_factor.diagonal() > 0).all():
+            raise ValueError("The factors of the kernel must have positive diagonals.")
+        return kernel
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The regression on features, from which rows can be left out."""
+
+    features: Tensor  # (n, m)
+    y: Tensor  # (n, outputs)
+    weight: Tensor  # (n, 1), over the variance of the noise
+    precision: Tensor  # (m, m), B
+    moment: Tensor  # (m, outputs), of all rows
+    variance_size: int  # v
+    prior: Tensor  # (n,), variance of f that the features do not carry
+
+    @classmethod
+    def fit(cls, features: Tensor, y: Tensor, weight: Tensor | None, noise: Tensor, rows: int) -> "LeftOut":
+        """From the features of the training rows."""
+        size = features.shape[1]
+        w = (torch.ones(len(y)).double() if weight is None else weight.double())[:, None] / noise
+        precision = features.T @ (w * features) + torch.eye(size).double()
+        v = size if rows <= EXACT_VARIANCE_ROWS else min(size, MAX_VARIANCE_INDUCING)
+        return cls(features, y, w, precision, features.T @ (w * y), v, torch.zeros(len(y)).double())
+
+    def with_prior(self, prior: Tensor) -> "LeftOut":
+        """The same, with the prior variance."""
+        return LeftOut(self.features, self.y, self.weight, self.precision, self.moment, self.variance_size, prior)
+
+    def predict(self, rows: np.ndarray | Tensor, size: int | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and variance of f at rows that the process has not seen; `size`: of the first inducing rows only."""
+        rows = torch.as_tensor(rows)
+        f, y, w = self.features[rows, :size], self.y[rows], self.weight[rows]
+        precision = self.precision[:size, :size] - f.T @ (w * f)
+        root = torch.linalg.cholesky(precision + JITTER * torch.eye(len(precision)).double())
+        mean = f @ torch.cholesky_solve(self.moment[:size] - f.T @ (w * y), root)
+        v = min(self.variance_size, len(root))
+        own = root if v == len(root) else torch.linalg.cholesky(precision[:v, :v])
+        posterior = torch.linalg.solve_triangular(own, f[:, :v].T, upper=False).square().sum(0)
+        return mean, self.prior[rows] + posterior
+
+
+def _covariance(u: Tensor, v: Tensor, variances: Tensor) -> Tensor:
+    r = math.sqrt(3) * torch.cdist(u, v, compute_mode="use_mm_for_euclid_dist")
+    return variances[0] * (1 + r) * torch.exp(-r) + variances[1] * (u @ v.T)
+
+
+def _prior_variance(u: Tensor, variances: Tensor) -> Tensor:
+    return variances[0] + variances[1] * u.square().sum(1)
+
+
+def _features(factor: Tensor, inducing: Tensor, u: Tensor, variances: Tensor) -> Tensor:  # n m
+    return torch.linalg.solve_triangular(factor, _covariance(inducing, u, variances), upper=False).T
+
+
+def _maximise_likelihood(x: Tensor, y: Tensor, groups: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    """Logarithms of the inverse lengths, per input, and of the standard deviations s, b and sigma."""
+    n_lengths = int(groups.max()) + 1
+    log_length = math.log(x.shape[1]) / 2  # distances grow with the square root of the number of inputs
+    centre = torch.tensor([-log_length] * n_lengths + [0.0, LOG_LINEAR, LOG_NOISE]).double()
+    width = torch.tensor([LOG_LENGTH_STD] * n_lengths + [LOG_AMPLITUDE_STD] * 2 + [LOG_NOISE_STD]).double()
+    parameters = centre.clone().requires_grad_()
+    for rows, steps in zip(HYPER_ROWS, HYPER_STEPS, strict=True):
+        few, targets = x[order[:rows]], y[order[:rows]]
+        optimiser = torch.optim.LBFGS(
+            [parameters], max_iter=steps, max_eval=steps * 5 // 4, history_size=20, line_search_fn="strong_wolfe"
+        )
+
+        def loss(few: Tensor = few, targets: Tensor = targets, optimiser: torch.optim.LBFGS = optimiser) -> Tensor:
+            optimiser.zero_grad()
+            variances = (2 * parameters[n_lengths:]).exp()
+            u = few * parameters[:n_lengths].exp()[groups]
+            covariance = _covariance(u, u, variances) + (variances[2] + MIN_NOISE) * torch.eye(len(u)).double()
+            nll = _negative_log_likelihood(covariance, targets)
+            total = nll + ((parameters - centre) / width).square().sum() / 2
+            total.backward()
+            return total.detach()
+
+        with torch.enable_grad():
+            optimiser.step(loss)
+        if len(x) <= rows:
+            break
+    found = parameters.detach()
+    return found[:n_lengths][groups], found[n_lengths:]
+
+
+def _negative_log_likelihood(covariance: Tensor, y: Tensor) -> Tensor:
+    """Up to a constant; its gradient is (o C^-1 - a a^T) / 2 with a = C^-1 y, cheaper than through the factor."""
+    with torch.no_grad():
+        factor, failed = torch.linalg.cholesky_ex(covariance)
+        if failed or not bool(factor.isfinite().all()):
+            return (0 * covariance).nan_to_num().sum() + 1e10
+        solved, outputs = torch.cholesky_solve(y, factor), y.shape[1]
+        gradient = (outputs * torch.cholesky_inverse(factor) - solved @ solved.T) / 2
+        value = (y * solved).sum() / 2 + outputs * factor.diagonal().log().sum()
+    carrier = (covariance * gradient).sum()
+    return value + carrier - carrier.detach()

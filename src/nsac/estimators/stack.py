@@ -1,0 +1,165 @@
+"""Stacking: one predictive distribution from several models, fitted on rows that none of them was trained on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from scipy.special import ndtri
+from scipy.stats import invgamma
+from torch import Tensor
+
+from nsac.uncertainty import Prediction
+
+DEGREES_OF_FREEDOM = (3.0, 4.0, 6.0, 10.0, 20.0, 100.0)  # of the noise that are tried; 100 is Gaussian
+HUBER_WIDTH = 3.0  # robust standard deviations from which on a row counts less for the weights
+ROBUST_STEPS = 5  # times that these rows are found anew
+MAX_ROWS = 20_000  # rows that the stack is fitted on
+PRIOR_ROWS = 5.0  # weight, in rows, of the prior of the variance factors
+MIN_SHARE = 1e-3  # least factor of a variance at the start, and of the constant one, in shares of the squared error
+
+
+class Parts(NamedTuple):
+    """Predictions of the models for the same rows, standardised."""
+
+    means: Tensor  # (models, n, outputs)
+    aleatoric: Tensor  # (n, outputs), variance of the noise, learned
+    epistemic: Tensor  # (n, outputs, sources), variances of the mean, from several sources
+
+    def __getitem__(self, rows: Tensor) -> "Parts":  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Parts(self.means[:, rows], self.aleatoric[rows], self.epistemic[rows])
+
+
+@dataclass(frozen=True)
+class Stack:
+    r"""Mean $m = \sum_c w_c \mu_c$ with non-negative weights, and variance that adds up sources of uncertainty.
+
+    $$\sigma^2(x) = \underbrace{\beta_0 + \beta_1 A(x)}_{\text{aleatoric}}
+    + \underbrace{\textstyle\sum_k \gamma_k E_k(x) + \gamma_0 \sum_c \bar w_c (\mu_c - m)^2}_{\text{epistemic}},$$
+
+    with the learned variance A of the noise, variances $E_k$ of the mean, and the disagreement of the models, each
+    counted as much as the errors of left-out rows say. The noise is Student's t, a mixture of Gaussians over draws.
+    """
+
+    weights: Tensor  # (models, outputs)
+    aleatoric: Tensor  # (2, outputs), beta
+    epistemic: Tensor  # (sources + 1, outputs), gamma; the disagreement is last
+    freedom: Tensor  # (outputs,), degrees of freedom
+
+    @classmethod
+    def fit(cls, parts: Parts, y: Tensor, weight: Tensor | None = None) -> "Stack":
+        """From predictions of left-out rows and their targets, (n, outputs)."""
+        row_weight = torch.ones(len(y)).double() if weight is None else weight.double()
+        columns = []
+        for j in range(y.shape[1]):
+            means, target = parts.means[:, :, j], y[:, j]
+            w = _robust_weights(means.numpy(), target.numpy(), row_weight.numpy())
+            sources = _sources(means, parts.aleatoric[:, j], parts.epistemic[:, j], w)
+            columns.append((w, *_fit_variance(sources, (target - w @ means).square(), row_weight)))
+        w, factors, freedom = (torch.stack(list(column), -1) for column in zip(*columns, strict=True))
+        return cls(w, factors[:2], factors[2:], freedom)
+
+    def predict(self, parts: Parts, num_samples: int, extra: Tensor | None = None) -> Prediction:
+        """The stacked distribution; `extra` is variance of the mean, (n,), that is added."""
+        means, aleatoric, epistemic = [], [], []
+        for j in range(parts.means.shape[2]):
+            w = self.weights[:, j]
+            sources = _sources(parts.means[:, :, j], parts.aleatoric[:, j], parts.epistemic[:, j], w)
+            means.append(w @ parts.means[:, :, j])
+            aleatoric.append(sources[:, :2] @ self.aleatoric[:, j])
+            epistemic.append(sources[:, 2:] @ self.epistemic[:, j] + (0 if extra is None else extra))
+        mean, noise, doubt = (torch.stack(column, -1) for column in (means, aleatoric, epistemic))
+        normal, scale = _nodes(num_samples, self.freedom)
+        return Prediction(mean + normal[:, None, None] * doubt.sqrt(), noise.log() / 2 + scale[:, None].log())
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """For a file."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor], models: int, sources: int, outputs: int) -> "Stack":
+        """Inverse of `to_tensors`."""
+        names = ("weights", "aleatoric", "epistemic", "freedom")
+        stack = cls(*(tensors[name].double() for name in names))
+        shapes = [(models, outputs), (2, outputs), (sources + 1, outputs), (outputs,)]
+        found = [tuple(getattr(stack, name).shape) for name in names]
+        if found != shapes or any(bool((getattr(stack, name) < 0).any()) for name in names):
+            raise ValueError(f"The stack must have non-negative tensors of shapes {shapes}. Got {found} instead.")
+        if not (stack.aleatoric[0] > 0).all() or not (stack.freedom > 2).all():
+            raise ValueError("The stack must have a positive variance and more than 2 degrees of freedom.")
+        return stack
+
+
+def _sources(means: Tensor, aleatoric: Tensor, epistemic: Tensor, w: Tensor) -> Tensor:  # n (2 + sources + 1)
+    share = w / w.sum().clamp(min=1e-12)
+    mean = share @ means
+    disagreement = share @ (means - mean).square()
+    return torch.cat([torch.ones_like(mean)[:, None], aleatoric[:, None], epistemic, disagreement[:, None]], 1)
+
+
+def _robust_weights(means: np.ndarray, y: np.ndarray, row_weight: np.ndarray) -> Tensor:
+    """Non-negative least squares; rows with large errors count as if their error were smaller."""
+    w = np.full(len(means), 1 / len(means))
+    for _ in range(ROBUST_STEPS):
+        error = np.abs(y - w @ means)
+        limit = HUBER_WIDTH * 1.4826 * np.median(error) + 1e-12
+        root = np.sqrt(row_weight * np.minimum(1, limit / np.maximum(error, limit)))
+        w, _ = nnls((root * means).T, root * y)
+    return torch.from_numpy(w)
+
+
+def _fit_variance(sources: Tensor, squared: Tensor, row_weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors of the sources, and degrees of freedom, of the largest likelihood of Student's t with this variance."""
+    if len(squared) > MAX_ROWS:
+        sources, squared, row_weight = sources[:MAX_ROWS], squared[:MAX_ROWS], row_weight[:MAX_ROWS]
+    error = squared.mean().clamp(min=1e-12)
+    typical = sources.mean(0)
+    start = (error / (2 * typical.clamp(min=1e-12))).log().clamp(max=3.0)
+    best: tuple[float, Tensor, float] | None = None
+    for freedom in DEGREES_OF_FREEDOM:
+        found, value = _minimise(start, sources, squared, row_weight, freedom, error)
+        if best is None or value < best[0]:
+            best = value, found, freedom
+        start = found
+    assert best is not None
+    factors = best[1].exp()
+    factors[0] += MIN_SHARE * error
+    return factors, torch.tensor(best[2]).double()
+
+
+def _minimise(
+    start: Tensor, sources: Tensor, squared: Tensor, row_weight: Tensor, freedom: float, error: Tensor
+) -> tuple[Tensor, float]:
+    prior, log_factor, half = start.clone(), start.clone().requires_grad_(), (freedom + 1) / 2
+    constant = float(torch.lgamma(torch.tensor(freedom / 2)) - torch.lgamma(torch.tensor(half)))
+    constant += float(torch.tensor(freedom - 2).log()) / 2
+    optimiser = torch.optim.LBFGS([log_factor], max_iter=40, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        variance = sources @ log_factor.exp() + MIN_SHARE * error
+        each = variance.log() / 2 + half * torch.log1p(squared / (variance * (freedom - 2))) + constant
+        nll = (row_weight * each).sum() / row_weight.mean()
+        total = nll + PRIOR_ROWS * (log_factor - prior).square().mean() / 2 / 9
+        total.backward()
+        return total.detach()
+
+    with torch.enable_grad():
+        optimiser.step(loss)
+        value = float(loss())
+    return log_factor.detach(), value
+
+
+def _nodes(n: int, freedom: Tensor) -> tuple[Tensor, Tensor]:
+    """Standard normal numbers, (n,), with mean 0 and variance 1, and scales of the noise, (n, outputs), unrelated."""
+    levels = (np.arange(n) + 0.5) / n
+    normal = torch.from_numpy(ndtri(levels))
+    if n > 1:
+        normal = normal / normal.square().mean().sqrt()
+    stride = next(step for step in range(max(1, round(0.38 * n)), n + 1) if np.gcd(step, n) == 1)
+    order = np.arange(n) * stride % n
+    squares = [invgamma.ppf(levels[order], nu / 2, scale=nu / 2 - 1) for nu in freedom.tolist()]
+    scale = torch.from_numpy(np.stack(squares, -1)).sqrt()
+    return normal, scale / scale.square().mean(0).sqrt()

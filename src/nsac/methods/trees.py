@@ -1,0 +1,40 @@
+"""Boosted trees as tensors: scikit-learn grows them, torch evaluates them, and a file holds nothing executable."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+NODE = dict.fromkeys(("feature", "left", "right"), torch.int64) | dict.fromkeys(("threshold", "value"), torch.float64)
+"""Fields of a node, each a tensor (..., trees, nodes)."""
+
+
+def store_trees(model: Any, trees: int, nodes: int) -> tuple[dict[str, Tensor], int]:
+    """The first `trees` trees of a `HistGradientBoostingRegressor`, padded to `nodes` nodes, and their depth."""
+    fields = {name: torch.zeros((trees, nodes), dtype=dtype) for name, dtype in NODE.items()}
+    depth = 0
+    for i, (tree,) in enumerate(model._predictors[:trees]):
+        grown, itself = tree.nodes, np.arange(len(tree.nodes))
+        leaf = grown["is_leaf"].astype(bool)
+        values = {
+            "feature": np.where(leaf, 0, grown["feature_idx"]),
+            "left": np.where(leaf, itself, grown["left"]),  # a leaf is its own child
+            "right": np.where(leaf, itself, grown["right"]),
+            "threshold": np.where(leaf, np.inf, grown["num_threshold"]),
+            "value": np.ascontiguousarray(grown["value"]),
+        }
+        for name, value in values.items():
+            fields[name][i, : len(grown)] = torch.from_numpy(value)
+        depth = max(depth, int(grown["depth"].max()))
+    return fields, depth
+
+
+def evaluate_trees(x: Tensor, fields: dict[str, Tensor], depth: int) -> Tensor:
+    """Value of each tree at each row, (trees, rows); all rows descend all trees, (trees, nodes), in parallel."""
+    node = torch.zeros(len(fields["value"]), len(x), dtype=torch.int64)
+    columns = x.T
+    for _ in range(depth):
+        goes_left = columns.gather(0, fields["feature"].gather(1, node)) <= fields["threshold"].gather(1, node)
+        node = torch.where(goes_left, fields["left"].gather(1, node), fields["right"].gather(1, node))
+    return fields["value"].gather(1, node)
