@@ -8,6 +8,9 @@ from nsac.uncertainty.conformal import AdaptiveConformal as AdaptiveConformal
 from nsac.uncertainty.conformal import LeadTimeConformal as LeadTimeConformal
 from nsac.uncertainty.conformal import SplitConformal as SplitConformal
 from nsac.uncertainty.conformal import conformal_margin as conformal_margin
+from nsac.uncertainty.conformal import enough_groups as enough_groups
+from nsac.uncertainty.conformal import group_margin as group_margin
+from nsac.uncertainty.conformal import groups_needed as groups_needed
 from nsac.uncertainty.link import Link as Link
 from nsac.uncertainty.ood import Adversarial as Adversarial
 from nsac.uncertainty.ood import FeatureShuffle as FeatureShuffle
