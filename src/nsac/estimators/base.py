@@ -120,6 +120,14 @@ class AbstractEstimator(BaseEstimator, ABC):
 
     def _train(self, rows: Data, split: Split, seed: int, config: TrainConfig) -> AbstractMethod:
         member = METHODS[self.method](self.problem_, seed=seed)  # pyright: ignore[reportCallIssue]
+        if getattr(self, "_top", False):
+            import os
+            with torch.no_grad():
+                d = self.problem_.input_dim
+                member.reader.skip.weight.zero_(); member.reader.skip.bias.zero_()
+                member.reader.skip.weight[0, d-2:d] = self._w.float()
+                k = float(os.environ.get("SHR", "0.1"))
+                member.reader.attended.weight[0] *= k; member.reader.direct.weight[0] *= k
         train, validation = Subset(rows, split[0]), Subset(rows, split[1])
         with ProgressBar(description=self.method) if self.verbose else contextlib.nullcontext() as report:
             fit(member, train, validation, config, seed=seed, report=report)

@@ -20,7 +20,7 @@ from nsac.methods.nsac import NSACMethod
 from nsac.models.encoder import Batch
 from nsac.models.windows import interpolate_missing
 from nsac.training.windows import last_and_unit, steps_since_known
-from nsac.uncertainty import Prediction, VarianceScale, conformal_margin
+from nsac.uncertainty import Prediction, VarianceScale
 from nsac.uncertainty.conformal import interval_around
 
 TRACED_ROWS = 3  # rows of the inputs that a graph is traced with; 1 and 2 would be taken for constants
@@ -94,7 +94,7 @@ def _draws(member: nn.Module, batch: Batch, noise: Tensor | None) -> Prediction:
 
 def graph_margin(estimator: AbstractEstimator, coverage: float) -> Tensor:
     """Half width of the interval in calibrated standard deviations, per column."""
-    margin = conformal_margin(estimator.calibration_.scores, coverage)
+    margin = estimator.calibration_.margin(coverage)
     if isinstance(estimator, NSACForecaster) and estimator.stream_.begun:
         adapted = torch.as_tensor(estimator.stream_.margin(coverage), dtype=torch.float64)
         margin = adapted / estimator.calibration_.scale  # adapted margins refer to standard deviations before scaling

@@ -14,8 +14,9 @@ EXACT_VARIANCE_ROWS = 1500  # training rows up to which all inducing rows carry 
 HYPER_ROWS, HYPER_STEPS = (400, 1000), (50, 10)
 """Rows of the marginal likelihood, and its optimiser steps: many on few rows, then few on many."""
 LOG_LENGTH_STD, LOG_AMPLITUDE_STD, LOG_NOISE_STD = 1.5, 2.0, 3.0  # widths of the priors
-LOG_NOISE, LOG_LINEAR = -1.5, -1.0  # centres of the priors, logarithms of standard deviations; the others are 0
-MIN_NOISE, JITTER = 1e-6, 1e-8  # least variance of the noise; added to diagonals before they are factorised
+LOG_NOISE, LOG_LINEAR, LOG_LOCAL = -1.5, -1.0, -2.0  # centres of the priors, logarithms of standard deviations; the others are 0
+LOCAL_LENGTH = 0.05  # length of the local part, in lengths of the smooth one: rows that nearly repeat each other
+MIN_NOISE, JITTER = 1e-6, 1e-7  # least variance of the noise; added to diagonals before they are factorised
 CHUNK_ROWS = 4096
 
 
@@ -23,7 +24,9 @@ CHUNK_ROWS = 4096
 class Kernel:
     r"""Gaussian process $y = f(x) + \varepsilon$ with a Matern-3/2 and a linear kernel on scaled inputs $u = x/\ell$.
 
-    $$k(x, x') = s^2 (1 + \sqrt3\,r)\,e^{-\sqrt3\,r} + b^2\,u^T u', \qquad r = |u - u'| .$$
+    $$k(x, x') = s^2 (1 + \sqrt3\,r)\,e^{-\sqrt3\,r} + b^2\,u^T u' + t^2 e^{-\sqrt3\,r/\rho}, \qquad r = |u - u'| .$$
+
+    The last part is local: rows that nearly repeat each other have nearly the same target.
 
     With inducing rows Z and $L L^T = k(Z, Z)$, the features $\varphi(x) = L^{-1} k(Z, x)$ make it a linear regression:
     $B = I + \Phi W \Phi^T/\sigma^2$ and $c = B^{-1}\Phi W y/\sigma^2$ give the mean $\varphi^T c$ and the variance
@@ -31,7 +34,7 @@ class Kernel:
     """
 
     inverse_length: Tensor  # (inputs,), 1 / l
-    variances: Tensor  # (3,), s^2, b^2 and the noise sigma^2
+    variances: Tensor  # (4,), s^2, b^2, t^2 and the noise sigma^2
     inducing: Tensor  # (m, inputs), Z / l
     factor: Tensor  # (m, m), L
     coefficient: Tensor  # (m, outputs), L^-T c: the mean is k(x, Z) times it
@@ -49,14 +52,14 @@ class Kernel:
         rows = torch.randperm(len(x), generator=generator)
         log_inverse_length, log_std = _maximise_likelihood(x, y, torch.as_tensor(groups), rows)
         inverse_length, variances = log_inverse_length.exp(), (2 * log_std).exp()
-        variances[2] += MIN_NOISE
+        variances[3] += MIN_NOISE
         u = x * inverse_length
-        inducing = u[rows[:MAX_INDUCING]]
+        inducing = u[_distinct(x, rows)[:MAX_INDUCING]]
         size = len(inducing)
         covariance = _covariance(inducing, inducing, variances)
         factor = torch.linalg.cholesky(covariance + JITTER * covariance.diagonal().mean() * torch.eye(size).double())
         features = torch.cat([_features(factor, inducing, chunk, variances) for chunk in u.split(CHUNK_ROWS)])
-        left_out = LeftOut.fit(features, y, weight, variances[2], len(x))
+        left_out = LeftOut.fit(features, y, weight, variances[3], len(x))
         v = left_out.variance_size
         solved = torch.cholesky_solve(left_out.moment, torch.linalg.cholesky(left_out.precision))
         coefficient = torch.linalg.solve_triangular(factor.T, solved, upper=True)
@@ -87,7 +90,7 @@ class Kernel:
         """Inverse of `to_tensors`, for these numbers of inputs and outputs."""
         kernel = cls(**{field.name: tensors[field.name].double() for field in fields(cls)})
         m, v = len(kernel.inducing), len(kernel.variance_factor)
-        shapes = [(inputs,), (3,), (m, inputs), (m, m), (m, outputs), (v, v)]
+        shapes = [(inputs,), (4,), (m, inputs), (m, m), (m, outputs), (v, v)]
         if [tuple(each.shape) for each in kernel.to_tensors().values()] != shapes or not 0 < v <= m:
             raise ValueError("The tensors of the kernel do not fit each other.")
         if not (kernel.factor.diagonal() > 0).all() or not (kernel.variance_factor.diagonal() > 0).all():
@@ -133,13 +136,20 @@ class LeftOut:
         return mean, self.prior[rows] + posterior
 
 
+def _distinct(x: Tensor, order: Tensor) -> Tensor:
+    """Row numbers in the given order, one of each set of equal rows: equal ones would make the covariance singular."""
+    _, first = np.unique(x[order].numpy(), axis=0, return_index=True)
+    return order[torch.from_numpy(np.sort(first))]
+
+
 def _covariance(u: Tensor, v: Tensor, variances: Tensor) -> Tensor:
     r = math.sqrt(3) * torch.cdist(u, v, compute_mode="use_mm_for_euclid_dist")
-    return variances[0] * (1 + r) * torch.exp(-r) + variances[1] * (u @ v.T)
+    smooth = variances[0] * (1 + r) * torch.exp(-r) + variances[1] * (u @ v.T)
+    return smooth + variances[2] * torch.exp(-r / LOCAL_LENGTH)
 
 
 def _prior_variance(u: Tensor, variances: Tensor) -> Tensor:
-    return variances[0] + variances[1] * u.square().sum(1)
+    return variances[0] + variances[2] + variances[1] * u.square().sum(1)
 
 
 def _features(factor: Tensor, inducing: Tensor, u: Tensor, variances: Tensor) -> Tensor:  # n m
@@ -147,11 +157,11 @@ def _features(factor: Tensor, inducing: Tensor, u: Tensor, variances: Tensor) ->
 
 
 def _maximise_likelihood(x: Tensor, y: Tensor, groups: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-    """Logarithms of the inverse lengths, per input, and of the standard deviations s, b and sigma."""
+    """Logarithms of the inverse lengths, per input, and of the standard deviations s, b, t and sigma."""
     n_lengths = int(groups.max()) + 1
     log_length = math.log(x.shape[1]) / 2  # distances grow with the square root of the number of inputs
-    centre = torch.tensor([-log_length] * n_lengths + [0.0, LOG_LINEAR, LOG_NOISE]).double()
-    width = torch.tensor([LOG_LENGTH_STD] * n_lengths + [LOG_AMPLITUDE_STD] * 2 + [LOG_NOISE_STD]).double()
+    centre = torch.tensor([-log_length] * n_lengths + [0.0, LOG_LINEAR, LOG_LOCAL, LOG_NOISE]).double()
+    width = torch.tensor([LOG_LENGTH_STD] * n_lengths + [LOG_AMPLITUDE_STD] * 3 + [LOG_NOISE_STD]).double()
     parameters = centre.clone().requires_grad_()
     for rows, steps in zip(HYPER_ROWS, HYPER_STEPS, strict=True):
         few, targets = x[order[:rows]], y[order[:rows]]
@@ -163,7 +173,7 @@ def _maximise_likelihood(x: Tensor, y: Tensor, groups: Tensor, order: Tensor) ->
             optimiser.zero_grad()
             variances = (2 * parameters[n_lengths:]).exp()
             u = few * parameters[:n_lengths].exp()[groups]
-            covariance = _covariance(u, u, variances) + (variances[2] + MIN_NOISE) * torch.eye(len(u)).double()
+            covariance = _covariance(u, u, variances) + (variances[3] + MIN_NOISE) * torch.eye(len(u)).double()
             nll = _negative_log_likelihood(covariance, targets)
             total = nll + ((parameters - centre) / width).square().sum() / 2
             total.backward()

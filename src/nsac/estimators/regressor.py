@@ -174,17 +174,28 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
             decay = DECAY_PER_NOISE * others.noise(z, rows)
             low, high = WEIGHT_DECAY_RANGE
             self.chosen_ = {"weight_decay": min(max(decay, low), high) * (1000 / n) ** 0.5}
+            import os
+            self._top = os.environ.get("TOP", "1") == "1"
+            if self._top:
+                from dataclasses import replace
+                base = others.means.permute(1, 2, 0).flatten(1)
+                self._w = torch.as_tensor(__import__("nsac.estimators.stack", fromlist=["x"])._robust_weights(others.means[:, rows, 0].numpy(), z[rows, 0].double().numpy(), np.ones(len(rows))))
+                data = TensorData(**(inputs | {"x": torch.cat([inputs["x"], base.float().nan_to_num()], 1)}), y=z)
+                self.problem_ = replace(problem, input_dim=problem.input_dim + 2)
             self.members_ = self._train_members(data, splits[:members])
+            self.problem_ = problem
             predicted = []
             for member, (_, left_out) in zip(self.members_, splits, strict=False):
                 draws = mixture([member], batches(Subset(data, left_out), PREDICTION_BATCH), self._member_draws)
                 predicted.append(Moments.of(draws, 1))
             ensemble = Moments(*(torch.cat(column) for column in zip(*predicted, strict=True)))
             parts = others.parts(ensemble, rows)
+            if os.environ.get("DBG"):
+                print("   oof mse nsac/kernel/tree", (parts.means - z[rows].double()).square().mean((1, 2)).numpy().round(4), "al", float(parts.aleatoric.mean()), "ep", parts.epistemic.mean((0,1)).numpy().round(4), flush=True)
             stack = Stack.fit(parts, z[rows].double())
             self.components_ = others.stacked(stack)
             prediction = stack.predict(parts, self.num_samples)
-            self.calibration_ = Calibration.fit(prediction, z[rows].double(), scale=False)
+            self.calibration_ = Calibration.fit(prediction, z[rows].double(), rescale=False)
 
     def _train_members(self, data: Data, splits: Splits) -> list[AbstractMethod]:
         jobs = [(data, split, seed, self.chosen_) for split, seed in zip(splits, self.seeds_, strict=True)]
@@ -295,7 +306,13 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
     def _mixture(self, columns: Batch) -> Prediction:
         if self.components_ is None:
             return mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), self.num_samples)
-        draws = mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), self._member_draws)
+        from nsac.estimators.components import flatten
+        wide = columns
+        if self._top:
+            design = flatten(self.problem_, columns)
+            base = torch.cat([self.components_.kernel.predict(design)[0], self.components_.trees.predict(design)], 1)
+            wide = columns | {"x": torch.cat([columns["x"], base.float()], 1)}
+        draws = mixture(self.members_, _split_rows(wide, PREDICTION_BATCH), self._member_draws)
         with single_threaded():
             ensemble = Moments.of(draws, len(self.members_))
             return self.components_.predict(self.problem_, columns, ensemble, self.num_samples)

@@ -18,7 +18,7 @@ HUBER_WIDTH = 3.0  # robust standard deviations from which on a row counts less 
 ROBUST_STEPS = 5  # times that these rows are found anew
 MAX_ROWS = 20_000  # rows that the stack is fitted on
 PRIOR_ROWS = 5.0  # weight, in rows, of the prior of the variance factors
-MIN_SHARE = 1e-3  # least factor of a variance at the start, and of the constant one, in shares of the squared error
+MIN_SHARE = 0.02  # least constant variance, in shares of the squared error
 
 
 class Parts(NamedTuple):

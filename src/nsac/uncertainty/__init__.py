@@ -8,6 +8,10 @@ from nsac.uncertainty.conformal import AdaptiveConformal as AdaptiveConformal
 from nsac.uncertainty.conformal import LeadTimeConformal as LeadTimeConformal
 from nsac.uncertainty.conformal import SplitConformal as SplitConformal
 from nsac.uncertainty.conformal import conformal_margin as conformal_margin
+from nsac.uncertainty.conformal import enough_groups as enough_groups
+from nsac.uncertainty.conformal import group_margin as group_margin
+from nsac.uncertainty.conformal import groups_needed as groups_needed
+from nsac.uncertainty.link import Link as Link
 from nsac.uncertainty.ood import Adversarial as Adversarial
 from nsac.uncertainty.ood import FeatureShuffle as FeatureShuffle
 from nsac.uncertainty.ood import GaussianNoise as GaussianNoise
@@ -35,3 +39,4 @@ from nsac.uncertainty.scores import score_table as score_table
 from nsac.uncertainty.scores import sharpness as sharpness
 from nsac.uncertainty.scores import sparsify as sparsify
 from nsac.uncertainty.scores import width as width
+from nsac.uncertainty.transformed import TransformedPrediction as TransformedPrediction

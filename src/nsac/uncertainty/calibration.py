@@ -14,7 +14,16 @@ from torch import Tensor
 
 from nsac._checks import check_columns, check_probability
 from nsac.core import mixture_quantile
-from nsac.uncertainty.conformal import conformal_margin, conformal_scores, interval_around
+from nsac.uncertainty.conformal import (
+    check_groups,
+    conformal_margin,
+    conformal_scores,
+    count_groups,
+    enough_groups,
+    group_margin,
+    groups_needed,
+    interval_around,
+)
 from nsac.uncertainty.prediction import Calibrator, Prediction, Predictor, check_rows
 
 PRIOR_ROWS = 4.0
@@ -62,23 +71,34 @@ class Calibration:
     r"""A variance scale and split-conformal scores, both per column, from a set that may have missing targets.
 
     The scale is $s^2 = (n_0 + \sum_i z_i^2)/(n_0 + n)$ with errors z in predicted standard deviations; the scores are
-    $|z_i|/s$, sorted. An entry of y that is NaN was not observed: it counts for no column.
+    $|z_i|/s$, sorted. An entry of y that is NaN was not observed: it counts for no column. With groups, the margins
+    are those of `group_margin`, which are valid for rows of a new group.
     """
 
     scale: Tensor
     """(*columns), factor on the standard deviation"""
     scores: Tensor
-    """(n, *columns), sorted; NaN, at the end, where a column has fewer than n"""
+    """(n, *columns), sorted; NaN, at the end, where a column has fewer than n. With groups, in the order of the rows"""
+    groups: Tensor | None = None
+    """(n,), integers, the group of each row of scores"""
 
     @classmethod
-    def fit(cls, prediction: Prediction, y: Tensor, scale: bool = True) -> "Calibration":
-        """From predictions and targets, (n, *columns), of a held-out calibration set; without `scale`, scores alone."""
+    def fit(
+        cls, prediction: Prediction, y: Tensor, groups: Tensor | None = None, rescale: bool = True
+    ) -> "Calibration":
+        """From predictions and targets, (n, *columns), of a held-out calibration set, and the group of each row.
+
+        Without `rescale` the scale is 1: the variances are right already, and only the margins are wanted.
+        """
         scores = conformal_scores(prediction, y)
-        if not scale:
-            return cls(torch.ones_like(scores[0]), scores.sort(0).values)
         known = ~torch.isnan(scores)
-        scale = ((PRIOR_ROWS + scores.square().nansum(0)) / (PRIOR_ROWS + known.sum(0))).sqrt()
-        return cls(scale, (scores / scale).sort(0).values)
+        scale = torch.ones_like(scores[0])
+        if rescale:
+            scale = ((PRIOR_ROWS + scores.square().nansum(0)) / (PRIOR_ROWS + known.sum(0))).sqrt()
+        if groups is None:
+            return cls(scale, (scores / scale).sort(0).values)
+        check_groups(groups, len(scores))
+        return cls(scale, scores / scale, groups.long().unique(return_inverse=True)[1])
 
     def apply(self, prediction: Prediction) -> Prediction:
         """The draws, stretched about their mean."""
@@ -93,10 +113,18 @@ class Calibration:
         """Lower and upper ends, conformal, of a prediction that `apply` returned, in any unit.
 
         A column with too few scores for this coverage, n < coverage / (1 - coverage), gets the central interval of the
-        scaled mixture, with a warning.
+        scaled mixture, with a warning. Too few groups get the margin of the worst group, with a warning.
         """
-        check_probability("coverage", coverage)
-        margin = conformal_margin(self.scores, coverage)
+        margin = self.margin(coverage)
+        if self.groups is not None:
+            n = int(count_groups(self.scores, self.groups).min())
+            if not enough_groups(n, coverage):
+                warnings.warn(
+                    f"{n} groups of calibration are too few to guarantee a coverage of {coverage} for a new group. The "
+                    "interval is that of the group with the largest errors, without a guarantee. Name at least "
+                    f"{groups_needed(coverage)} groups, or lower the coverage to {n / (n + 1):.3g}.",
+                    stacklevel=3,
+                )
         lower, upper = interval_around(scaled, margin)
         too_few = margin.isinf()
         if too_few.any():
@@ -112,17 +140,27 @@ class Calibration:
             upper = torch.where(too_few, central_upper, upper)
         return lower, upper
 
+    def margin(self, coverage: float) -> Tensor:
+        """Conformal margin in scaled standard deviations, (*columns); infinite where there are too few scores."""
+        check_probability("coverage", coverage)
+        if self.groups is None:
+            return conformal_margin(self.scores, coverage)
+        return group_margin(self.scores, self.groups, coverage)
+
     def to_tensors(self) -> dict[str, Tensor]:
         """For a file."""
-        return {"scale": self.scale, "scores": self.scores}
+        tensors = {"scale": self.scale, "scores": self.scores}
+        return tensors if self.groups is None else tensors | {"groups": self.groups}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> "Calibration":
-        """Inverse of `to_tensors`."""
-        scale, scores = tensors["scale"].double(), tensors["scores"].double()
+        """Inverse of `to_tensors`; folders of older versions have no groups."""
+        scale, scores, groups = tensors["scale"].double(), tensors["scores"].double(), tensors.get("groups")
         if scores.ndim != scale.ndim + 1 or scores.shape[1:] != scale.shape or not bool((scale > 0).all()):
             raise ValueError(f"`scores` must have shape (rows, *{tuple(scale.shape)}) and `scale` be above 0.")
-        return cls(scale, scores)
+        if groups is not None:
+            check_groups(groups, len(scores))
+        return cls(scale, scores, groups)
 
 
 @dataclass(frozen=True)

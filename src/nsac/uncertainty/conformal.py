@@ -50,6 +50,74 @@ def conformal_margin(scores: Tensor, coverage: float | Tensor) -> Tensor:
     return margin.masked_fill(rank > known, math.inf).masked_fill(rank < 1, 0.0)
 
 
+def groups_needed(coverage: float) -> int:
+    """Fewest groups for which `group_margin` has a guarantee: coverage / (1 - coverage), rounded up."""
+    return math.ceil(round(coverage / (1 - coverage), 9))
+
+
+def enough_groups(n_groups: int, coverage: float) -> bool:
+    """Whether `group_margin` has a guarantee at this coverage; otherwise its margin is the finite substitute."""
+    return n_groups >= groups_needed(coverage)
+
+
+def count_groups(scores: Tensor, groups: Tensor) -> Tensor:
+    """Number of groups that have a score that is not NaN, (*columns)."""
+    return (_group_sizes(scores, groups)[1] > 0).sum(0)
+
+
+def group_margin(scores: Tensor, groups: Tensor, coverage: float) -> Tensor:
+    r"""Per column a margin that is valid for a row of a new group (Lee, Barber and Willett, 2023).
+
+    Of G groups, a score of a group with $n_g$ scores weighs $1/((G+1)\,n_g)$, and infinity weighs $1/(G+1)$; the margin
+    is the quantile of these weighted scores. If the groups, the new one included, are exchangeable, and so are the rows
+    within each, it covers a row of the new group with probability at least `coverage`. That is a mean over groups, the
+    calibration groups included: one group may be covered less. If every group has one row it is `conformal_margin`.
+
+    Where there are too few groups (see `enough_groups`) the quantile would be infinite. The margin is then the largest
+    of the groups' own quantiles, without a guarantee. It is infinite only for a column without any score.
+
+    Args:
+        scores: (n, *columns), in any order; NaN where not observed.
+        groups: (n,), integers.
+        coverage: strictly between 0 and 1.
+    """
+    check_probability("coverage", coverage)
+    check_groups(groups, len(scores))
+    if not len(scores):
+        return torch.full_like(scores.sum(0), math.inf)
+    index, sizes = _group_sizes(scores, groups)
+    n_groups = (sizes > 0).sum(0)
+    ascending, order = scores.sort(0)  # NaN last
+    group = index[order]
+    mass = (1.0 / sizes.double()).gather(0, group).masked_fill(ascending.isnan(), 0.0).cumsum(0)  # 1 per group
+    place = (mass < (n_groups + 1).double() * coverage - 1e-9).sum(0, keepdim=True)
+    margin = ascending.gather(0, place.clamp(max=len(scores) - 1))[0]
+    by_group = ascending.gather(0, group.argsort(dim=0, stable=True))  # the groups in turn, ascending in each
+    rank = (sizes.double() * coverage - 1e-9).ceil().long().clamp(min=1)
+    rows = index.bincount()
+    start = (rows.cumsum(0) - rows).reshape(-1, *(1,) * (scores.ndim - 1))
+    own = by_group.gather(0, start + rank - 1).masked_fill(sizes == 0, -math.inf)
+    margin = torch.where(n_groups >= groups_needed(coverage), margin, own.amax(0))
+    return margin.masked_fill(n_groups == 0, math.inf)
+
+
+def check_groups(groups: Tensor, rows: int) -> None:
+    """`groups` are one integer per row."""
+    kind = groups.dtype
+    if groups.shape != (rows,) or kind == torch.bool or kind.is_floating_point or kind.is_complex:
+        raise ValueError(
+            f"`groups` must have one integer per row, shape ({rows},). Got {kind} of shape {tuple(groups.shape)} "
+            "instead. Number the groups, for instance by `pandas.factorize`."
+        )
+
+
+def _group_sizes(scores: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+    """Index of each row's group, (n,), and the number of known scores of each group, (groups, *columns)."""
+    values, index = groups.unique(return_inverse=True)
+    sizes = torch.zeros(len(values), *scores.shape[1:], dtype=torch.long, device=scores.device)
+    return index, sizes.index_add(0, index, (~scores.isnan()).long())
+
+
 def interval_around(prediction: Predictor, margin: Tensor) -> tuple[Tensor, Tensor]:
     r"""Lower and upper ends, $\mu \pm m\sigma$."""
     mean = prediction.mean

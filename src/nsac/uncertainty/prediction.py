@@ -157,15 +157,7 @@ class Prediction(Predictor):
 
         `names` are a suffix per output (for several axes: per entry of a row, in order); by default its index.
         """
-        from pandas import DataFrame
-
-        columns = self.shape[1:].numel()
-        if names is None:
-            indices = itertools.product(*map(range, self.shape[1:]))
-            names = ["_".join(map(str, i)) for i in indices] if columns > 1 else [""]
-        if len(names) != columns:
-            raise ValueError(f"`names` must have one name per output ({columns}). Got {len(names)} instead: {names}.")
-        return DataFrame(prediction_columns(self, {coverage: self.interval(coverage)}, outputs=names))
+        return prediction_frame(self, coverage, names)
 
     def check(self) -> None:
         """Refuse a mean that is not finite and a standard deviation that is not above 0."""
@@ -173,8 +165,22 @@ class Prediction(Predictor):
         check_std("The prediction's standard deviation", self.log_std_draws.exp())
 
 
+def prediction_frame(prediction: Predictor, coverage: float, names: Sequence[str] | None) -> "DataFrame":
+    """The table of `Prediction.to_frame`, of any prediction with aleatoric and epistemic variance."""
+    from pandas import DataFrame
+
+    shape = prediction.shape
+    columns = shape[1:].numel()
+    if names is None:
+        indices = itertools.product(*map(range, shape[1:]))
+        names = ["_".join(map(str, i)) for i in indices] if columns > 1 else [""]
+    if len(names) != columns:
+        raise ValueError(f"`names` must have one name per output ({columns}). Got {len(names)} instead: {names}.")
+    return DataFrame(prediction_columns(prediction, {coverage: prediction.interval(coverage)}, outputs=names))
+
+
 def prediction_columns(
-    prediction: Prediction,
+    prediction: Predictor,
     intervals: Mapping[float, tuple[Tensor, Tensor]],
     quantiles: Mapping[float, Tensor] | None = None,
     outputs: Sequence[str] = ("",),

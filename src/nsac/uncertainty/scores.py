@@ -16,7 +16,10 @@ from torch import Tensor
 from nsac._checks import check_choice, check_probability, check_values
 from nsac.uncertainty.ood import average_ranks
 from nsac.uncertainty.prediction import Prediction, Predictor, check_pair
+from nsac.uncertainty.transformed import TransformedPrediction, transformed_crps
 
+Mixture = Prediction | TransformedPrediction
+"""A prediction with draws and a density."""
 Score = Any
 """float; a Tensor, one value per entry, with `reduce=False`"""
 CALIBRATION_LEVELS = tuple(k / 20 for k in range(1, 20))
@@ -49,17 +52,21 @@ def mae(prediction: Predictor, y: Tensor, *, reduce: bool = True) -> Score:
     return _reduce((y - prediction.mean).abs(), reduce)
 
 
-def nll(prediction: Prediction, y: Tensor, *, reduce: bool = True) -> Score:
+def nll(prediction: Mixture, y: Tensor, *, reduce: bool = True) -> Score:
     r"""Negative log-likelihood of the mixture, $-\log p(y)$; for that of one Gaussian pass `p.moment_matched()`."""
     check_pair(prediction, y)
     _need_mixture(prediction, "nll")
     return _reduce(-prediction.log_prob(y), reduce)
 
 
-def crps(prediction: Prediction, y: Tensor, *, reduce: bool = True) -> Score:
-    r"""Continuous ranked probability score of the mixture in closed form, $\int (F(t) - 1\{y \le t\})^2\,dt$."""
+def crps(prediction: Mixture, y: Tensor, *, reduce: bool = True) -> Score:
+    r"""Continuous ranked probability score, $\int (F(t) - 1\{y \le t\})^2\,dt$; in closed form for a `Prediction`."""
     check_pair(prediction, y)
     _need_mixture(prediction, "crps")
+    if isinstance(prediction, TransformedPrediction):
+        if prediction.link.name != "identity":
+            return _reduce(transformed_crps(prediction, y), reduce)
+        prediction = prediction.prediction
     n = len(prediction.mean_draws)
     mean = prediction.mean_draws.reshape(n, -1).T.double()
     std = prediction.log_std_draws.exp().reshape(n, -1).T.double()
@@ -72,7 +79,10 @@ def crps(prediction: Prediction, y: Tensor, *, reduce: bool = True) -> Score:
 def coverage(prediction: Predictor, y: Tensor, coverage: float = 0.9, *, reduce: bool = True) -> Score:
     """Share of observed values in the central interval of nominal coverage `coverage`."""
     check_probability("coverage", coverage)
-    return _reduce(_covered(pit(prediction, y), coverage), reduce)
+    level = pit(prediction, y)
+    if isinstance(prediction, TransformedPrediction):
+        return _reduce(_inside(*prediction.interval(coverage), y), reduce)
+    return _reduce(_covered(level, coverage), reduce)
 
 
 def width(prediction: Predictor, coverage: float = 0.9, *, reduce: bool = True) -> Score:
@@ -95,9 +105,12 @@ def sharpness(prediction: Predictor, *, reduce: bool = True) -> Score:
 
 
 def pit(prediction: Predictor, y: Tensor) -> Tensor:
-    """Probability integral transform $F(y)$ per entry: uniform on (0, 1) if the prediction is calibrated."""
+    """Probability integral transform $F(y)$ per entry: uniform on (0, 1) if the prediction is calibrated.
+
+    Where a bound of the target has a probability of its own, an observation on it gets the middle of the jump of F.
+    """
     check_pair(prediction, y)
-    return prediction.cdf(y)
+    return prediction.pit(y) if isinstance(prediction, TransformedPrediction) else prediction.cdf(y)
 
 
 def calibration_error(prediction: Predictor, y: Tensor) -> float:
@@ -161,18 +174,19 @@ class Scores:
         self._levels: list[Tensor] = []
         self._shares: list[Tensor] = []
 
-    def add(self, prediction: Prediction, y: Tensor) -> None:
+    def add(self, prediction: Mixture, y: Tensor) -> None:
         """One batch."""
         # `pit` checks the pair. Several scores share the levels and the interval, which are expensive.
         level = pit(prediction, y)
         lower, upper = prediction.interval(0.9)
         mean, std = prediction.mean, prediction.std
+        bounded = isinstance(prediction, TransformedPrediction)
         entries = {
             "mse": (y - mean).square(),
             "mae": (y - mean).abs(),
             "nll": -prediction.log_prob(y),
             "crps": crps(prediction, y, reduce=False),
-            "coverage_90": _covered(level, 0.9),
+            "coverage_90": _inside(lower, upper, y) if bounded else _covered(level, 0.9),
             "width_90": upper - lower,
             "interval_score_90": _winkler(lower, upper, y, 0.9),
             "sharpness": std,
@@ -193,7 +207,7 @@ class Scores:
         return {name: table[name] for name in TABLE}
 
 
-def score_table(prediction: Prediction, y: Tensor) -> dict[str, float]:
+def score_table(prediction: Mixture, y: Tensor) -> dict[str, float]:
     """The standard scores, by name; `aleatoric` and `epistemic` are mean variances."""
     scores = Scores()
     scores.add(prediction, y)
@@ -205,7 +219,7 @@ def _reduce(entries: Tensor, reduce: bool) -> Score:
 
 
 def _need_mixture(prediction: object, score: str) -> None:
-    if not isinstance(prediction, Prediction):
+    if not isinstance(prediction, Mixture):
         raise ValueError(
             f"`prediction` must be a Prediction, a mixture of draws, for `{score}`. Got {type(prediction).__name__} "
             "instead. Score it with `interval_score`, or calibrate with VarianceScale."
@@ -214,6 +228,10 @@ def _need_mixture(prediction: object, score: str) -> None:
 
 def _covered(level: Tensor, coverage: float) -> Tensor:
     return ((level - 0.5).abs() <= coverage / 2).to(level.dtype)
+
+
+def _inside(lower: Tensor, upper: Tensor, y: Tensor) -> Tensor:
+    return ((y >= lower) & (y <= upper)).to(lower.dtype)
 
 
 def _winkler(lower: Tensor, upper: Tensor, y: Tensor, coverage: float) -> Tensor:
