@@ -298,6 +298,12 @@ def test_the_order_of_day_and_month_may_be_given(tmp_path):
     assert nsac.load(tmp_path / "m").columns_.dates[0].first == "2024-01-02"
 
 
+def test_an_order_of_day_and_month_that_no_date_depends_on_is_a_note(tmp_path):
+    (tmp_path / "t.csv").write_text("when,y\n" + "".join(f"2024-02-0{i % 9 + 1},{i % 5}\n" for i in range(40)))
+    shown = done("fit", tmp_path / "t.csv", "--target", "y", "--dayfirst", "--out", tmp_path / "m", *QUICK).stderr
+    assert "Note: `dayfirst=True` (`--dayfirst`) has no effect: no column of the table has dates such as" in shown
+
+
 def test_names_of_any_characters_are_printed_and_plotted_as_they_are(tmp_path):
     place = tmp_path / "[" / "b]"  # "[/b]" is markup of rich
     place.mkdir(parents=True)

@@ -204,3 +204,17 @@ def test_a_constant_target_has_no_scale():
     values = np.array([[1.0, 2.0], [3.0, 2.0]])
     with pytest.raises(ValueError, match="column 1 of y. must vary. It is 2"):
         target_std(values, values)
+
+
+@pytest.mark.filterwarnings("ignore:Column 'when' holds dates")
+@pytest.mark.parametrize("texts", [["2024-01-02", "2024-12-31"], ["05/05/2024", "5 May 2024"], ["a", "a"], [1.0, 2.0]])
+def test_dayfirst_without_a_date_that_depends_on_it_is_warned_of(texts):
+    with pytest.warns(UserWarning, match=r"`dayfirst=False` \(`--no-dayfirst`\) has no effect: no column of the table"):
+        Columns.fit(pd.DataFrame({"when": texts}), ["when"], [], dayfirst=False)
+
+
+@pytest.mark.parametrize("texts", [["01/02/2024", "2024-12-31"], ["31/12/2024", None]])
+def test_dayfirst_that_decides_a_date_is_not_warned_of(texts):
+    with pytest.warns(UserWarning) as warned:
+        Columns.fit(pd.DataFrame({"when": texts}), ["when"], [], dayfirst=True)
+    assert [str(each.message).split(" such")[0] for each in warned] == ["Column 'when' holds dates"]

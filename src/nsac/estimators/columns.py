@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array
 from torch import Tensor
 
 from nsac.estimators.cells import check_cells, find_decimal, is_text, read_numbers, to_numbers
-from nsac.estimators.dates import DateColumn, holds_dates
+from nsac.estimators.dates import DateColumn, holds_dates, warn_of_dayfirst
 from nsac.estimators.observations import MAX_ABSOLUTE_VALUE, MIN_RANGE
 
 LINEAR_RANGE = 2.0  # standard deviations from the mean within which `standardise` is linear
@@ -58,6 +58,7 @@ class Columns:
                 categories[i] = _categories(column, name)
         fitted = cls(names, categories, np.zeros(0), np.ones(0), dates, decimals)
         fitted._warn_of_text(columns)
+        warn_of_dayfirst(dayfirst, [columns[i] for i in dates])
         x = fitted._numbers(columns, len(table))
         kept = [name for i, name in enumerate(names) if i not in categories for _ in range(fitted._width(i))]
         for j in np.flatnonzero(np.isnan(x).all(0)):

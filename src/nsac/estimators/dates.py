@@ -3,7 +3,8 @@
 import datetime as dt
 import functools
 import re
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -220,9 +221,15 @@ def full_year(date: str) -> str:
     return date if match is None else f"{date[: match.start(4)]}{_year(match[4]):04d}{date[match.end(4) :]}"
 
 
-def depends_on_dayfirst(column: Any) -> bool:
-    """Whether some text of the column is another date, or none, if day and month are exchanged."""
-    return any(first != second for _, first, second, _ in _day_month_fields(column))
+def warn_of_dayfirst(dayfirst: bool | None, columns: Sequence[Any]) -> None:
+    """Warn if `dayfirst` is given, but the columns of dates have none that depends on it."""
+    fields = (field for column in columns for field in _day_month_fields(column))
+    if dayfirst is not None and all(first == second for _, first, second, _ in fields):
+        warnings.warn(
+            f"`dayfirst={dayfirst}` (`{'--dayfirst' if dayfirst else '--no-dayfirst'}`) has no effect: no column of "
+            "the table has dates such as 01/02/2024. Leave it out.",
+            stacklevel=4,
+        )
 
 
 def _day_month_fields(column: Any) -> Iterator[tuple[int, int, int, int]]:
