@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from nsac._checks import row_name
+
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 LAYOUTS = (
     r"(?P<year>\d{4})(?P<separator>[-/.])(?P<month>\d{1,2})(?P=separator)(?P<day>\d{1,2})",  # 2024-12-31
@@ -104,8 +106,9 @@ def read_dates(column: Any, name: str, dayfirst: bool | None = None) -> tuple[np
     for row, value in enumerate(values):
         if value is not None and not _is_date(value):
             raise ValueError(
-                f"Column {name!r} must hold dates, as most of its values are. Got {value!r} in row {row} instead. "
-                "Correct it, leave it empty if the date is missing, or name the column in `categorical` (`--category`)."
+                f"Column {name!r} must hold dates, as most of its values are. Got {value!r} in "
+                f"{row_name(column, row)} instead. Correct it, leave it empty if the date is missing, or name the "
+                "column in `categorical` (`--category`)."
             )
     order = find_dayfirst(column, f"Column {name!r}", dayfirst, "leave the column out")
     dates = [None if value is None else _parse(value, bool(order)) for value in values]
@@ -191,16 +194,17 @@ def find_dayfirst(column: Any, subject: str, dayfirst: bool | None, remedy: str)
     if dayfirst is not None and wrong is not None:
         order, other, flag = ("day", False, "--no-dayfirst") if dayfirst else ("month", True, "--dayfirst")
         raise ValueError(
-            f"{subject} is read with the {order} first, as `dayfirst` or `fit` has it. Row {wrong} has "
-            f"{texts[wrong]!r}, which is no such date. Write all dates alike, best as 2024-12-31, or fit with "
-            f"`dayfirst={other}` (`{flag}`)."
+            f"{subject} is read with the {order} first, as `dayfirst` or `fit` has it. "
+            f"{row_name(column, wrong).capitalize()} has {texts[wrong]!r}, which is no such date. Write all dates "
+            f"alike, best as 2024-12-31, or fit with `dayfirst={other}` (`{flag}`)."
         )
     if dayfirst is not None:
         return dayfirst
     if day is not None and month is not None:
         raise ValueError(
-            f"{subject} must have day and month in one order. Row {day} has {texts[day]!r}, with the day first, and "
-            f"row {month} {texts[month]!r}, with the month first. Write them alike."
+            f"{subject} must have day and month in one order. {row_name(column, day).capitalize()} has "
+            f"{texts[day]!r}, with the day first, and {row_name(column, month)} {texts[month]!r}, with the month "
+            "first. Write them alike."
         )
     if day is not None or month is not None:
         return day is not None
@@ -208,7 +212,7 @@ def find_dayfirst(column: Any, subject: str, dayfirst: bool | None, remedy: str)
         if first != second:
             readings = dt.date(year, second, first), dt.date(year, first, second)
             raise ValueError(
-                f"{subject} is ambiguous: {texts[row]!r} in row {row} is {readings[0]:%-d %B %Y} or "
+                f"{subject} is ambiguous: {texts[row]!r} in {row_name(column, row)} is {readings[0]:%-d %B %Y} or "
                 f"{readings[1]:%-d %B %Y}, and no row decides it. Pass `dayfirst=True` or `dayfirst=False` "
                 f"(`--dayfirst` or `--no-dayfirst`), or {remedy}."
             )

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from nsac._checks import row_name
 from nsac.estimators.dates import DAY_MONTH_YEAR, find_dayfirst, full_year
 
 WITH_OFFSET = re.compile(r".*\d:\d\d.*(?:Z|UTC|[+-]\d\d(?::?\d\d)?)\s*$")
@@ -32,14 +33,15 @@ def read_times(column: pd.Series, name: str, reading: TimeReading | None = None)
     column = parse_times(column, name, reading)
     missing = column.isna().to_numpy()
     if missing.any():
-        raise ValueError(f"Time column {name!r} must have a time in every row. Row {np.argmax(missing)} is empty.")
+        raise ValueError(f"Time column {name!r} must have a time in every row. {_row(column, missing)} is empty.")
     if types.is_datetime64_any_dtype(column):
         utc = column if column.dt.tz is None else column.dt.tz_convert("UTC").dt.tz_localize(None)
         return utc.astype("datetime64[ns]").to_numpy().astype(np.int64), column.dtype
     times = column.to_numpy(dtype=np.float64)
     if not np.isfinite(times).all():
-        bad = np.argmax(~np.isfinite(times))
-        raise ValueError(f"Time column {name!r} must hold finite numbers. Row {bad} has {times[bad]}.")
+        bad = ~np.isfinite(times)
+        value = times[np.argmax(bad)]
+        raise ValueError(f"Time column {name!r} must hold finite numbers. {_row(column, bad)} has {value}.")
     return times, np.dtype(np.float64)
 
 
@@ -143,7 +145,7 @@ def _day_is_first(text: pd.Series, name: str, dayfirst: bool | None) -> bool | N
     if other.any():
         row = np.argmax(other)
         raise ValueError(
-            f"Time column {name!r} must hold dates of one format. Row {row} has {text.iloc[row]!r}, unlike "
+            f"Time column {name!r} must hold dates of one format. {_row(text, other)} has {text.iloc[row]!r}, unlike "
             f"{text.dropna().iloc[0]!r}. Write them alike."
         )
     return find_dayfirst(text, f"Time column {name!r}", dayfirst, "the format with `time_format` (`--time-format`)")
@@ -158,8 +160,8 @@ def _parse_format(column: pd.Series, name: str, layout: str) -> pd.Series:
     if bad.any():
         row = np.argmax(bad)
         raise ValueError(
-            f"Time column {name!r} must have the format {layout!r}. Row {row} has {text.iloc[row]!r}. Correct it, or "
-            "pass another `time_format` (`--time-format`)."
+            f"Time column {name!r} must have the format {layout!r}. {_row(text, bad)} has {text.iloc[row]!r}. Correct "
+            "it, or pass another `time_format` (`--time-format`)."
         )
     return parsed
 
@@ -181,10 +183,10 @@ def _parse_text(column: pd.Series, name: str, reading: TimeReading) -> pd.Series
     if with_offset.any() and not bad.any():
         row = int(np.argmin(with_offset))
         raise ValueError(
-            f"Time column {name!r} must have a UTC offset in every row, or in none. Row {row} has "
+            f"Time column {name!r} must have a UTC offset in every row, or in none. {_row(column, ~with_offset)} has "
             f"{column.iloc[row]!r}, without one."
         )
-    example = f" Row {np.argmax(bad)} has {column.iloc[np.argmax(bad)]!r}." if bad.any() else ""
+    example = f" {_row(column, bad)} has {column.iloc[np.argmax(bad)]!r}." if bad.any() else ""
     raise ValueError(
         f"Time column {name!r} must hold dates, of one format, or numbers.{example} Correct it, or pass their format, "
         "for instance '%d.%m.%Y %H:%M', with `time_format` (`--time-format`)."
@@ -210,3 +212,8 @@ def _dates(column: pd.Series, name: str, offsets: bool, *options: dict[str, Any]
                     warnings.warn(message, stacklevel=2)
                 return parsed
     return None
+
+
+def _row(column: pd.Series, bad: Any) -> str:
+    """The first row that is bad, at the beginning of a sentence."""
+    return row_name(column, int(np.argmax(bad))).capitalize()
