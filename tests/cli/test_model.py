@@ -199,6 +199,7 @@ def test_files_that_cannot_be_fitted_are_one_line_and_leave_nothing(tmp_path, co
     [
         ("inf,1", "Column 'x' must hold finite numbers, or NaN where one is missing. Got infinity in row 22 below"),
         ("1,inf", "y contains infinity: column 'y', row 22 below the header (1 such values)"),
+        ("1,a\n" * 30 + "1,b", "must hold numbers. Got 'a' in row 22 below the header (31 such values)"),
     ],
 )
 def test_a_row_is_counted_as_in_the_file_although_others_are_left_out(tmp_path, bad, message):

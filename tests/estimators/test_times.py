@@ -71,10 +71,14 @@ def test_dayfirst_decides(dayfirst, month):
 
 
 @pytest.mark.parametrize(
-    ("text", "dayfirst", "fix"), [("12/31/1990", True, "--no-dayfirst"), ("31/12/1990", False, "--dayfirst")]
+    ("text", "dayfirst", "fix"),
+    [
+        ("12/31/1990", True, r"`dayfirst=False` \(`--no-dayfirst`\)"),
+        ("31/12/1990", False, r"`dayfirst=True` \(`--dayfirst`\)"),
+    ],
 )
 def test_a_date_that_contradicts_dayfirst_is_refused(text, dayfirst, fix):
-    with pytest.raises(ValueError, match=f"Row 0 has '{text}', which is no such date. .*`{fix}`"):
+    with pytest.raises(ValueError, match=f"Row 0 has '{text}', which is no such date. .*{fix}"):
         parsed([text], dayfirst=dayfirst)
 
 
@@ -167,6 +171,10 @@ def test_several_offsets_are_converted_to_utc_with_a_note():
 def test_a_format_may_have_offsets(offsets, zone):
     times = parsed([f"29.03.2020 0{i}:00 {offset}" for i, offset in enumerate(offsets)], format="%d.%m.%Y %H:%M %z")
     assert str(times.dt.tz) == zone
+
+
+def test_no_times_are_no_dates():
+    assert parsed(np.zeros(0)).tolist() == []
 
 
 def test_periods_are_their_first_days():

@@ -210,7 +210,7 @@ def _target_numbers(y: Any) -> Any:
                 remedy = "Classification is not supported: name a column of numbers as the target."
             raise ValueError(
                 f"The target ({_label(y, i)}) must hold numbers. Got {np.asarray(column, dtype=object)[bad[0]]!r} in "
-                f"{row_name(column, bad[0])} ({len(bad)} such values). {remedy}"
+                f"{row_name(y, bad[0])} ({len(bad)} such values). {remedy}"
             )
         read.append(numbers)
     return np.stack(read, 1).reshape(array.shape)

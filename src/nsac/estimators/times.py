@@ -141,7 +141,7 @@ def _is_day_month_year(column: pd.Series) -> bool:
 
 def _day_is_first(text: pd.Series, name: str, dayfirst: bool | None) -> bool | None:
     """Whether the day is first in texts such as 31/12/1990; None if all are like 05/05/1990."""
-    other = (text.notna() & ~text.str.match(DAY_MONTH_YEAR, na=True)).to_numpy()
+    other = ~text.str.match(DAY_MONTH_YEAR, na=True).to_numpy(dtype=bool)
     if other.any():
         row = np.argmax(other)
         raise ValueError(
