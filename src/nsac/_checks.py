@@ -4,10 +4,13 @@ import math
 import warnings
 from collections.abc import Sequence
 from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor
 
+FILE_ROWS = "row below the header"
+"""Name of the index of a frame that was read from a file; its labels count the rows from 1."""
 MAX_ROUNDING_OF_SCALE, MAX_ROUNDING_OF_GAP = 1e-3, 0.02
 """Coarsest accepted resolution of observation times, in units of `time_scale` and of the mean gap between them."""
 
@@ -248,3 +251,13 @@ def warn_single_key(n_keys: int, topk: int, mask: Tensor | None) -> None:
             "construction. Pass more than one token (and topk > 1), for instance one per feature.",
             stacklevel=4,
         )
+
+
+def is_file(table: object) -> bool:
+    """Whether a frame or one of its columns was read from a file by the command line."""
+    return getattr(getattr(table, "index", None), "name", None) == FILE_ROWS
+
+
+def row_name(table: Any, row: int) -> str:
+    """How a message names a row: by its position, counted from 0, or by its number in the file."""
+    return f"row {table.index[row]} below the header" if is_file(table) else f"row {row}"

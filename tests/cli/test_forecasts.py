@@ -122,6 +122,39 @@ def test_whole_numbers_that_are_dates_are_a_note(tmp_path):
     assert "Note: Time column 't' holds whole" in call("fit", path, *FIT, "--out", tmp_path / "m").stderr
 
 
+def test_unsorted_times_name_rows_of_the_file_and_what_to_do_with_it(tmp_path):
+    frame = daily_cycle(20).assign(t=range(20))
+    frame.iloc[[0, 1, 1, 2, 4, 3, *range(5, 20)]].to_csv(tmp_path / "s.csv", index=False)
+    shown = call("fit", tmp_path / "s.csv", *FIT, "--out", tmp_path / "m", code=2).stderr
+    assert "The first is row 3 below the header, with 1 in column 't'" in shown
+    assert "Row 6 below the header has 3 and row 5 below the header, before it, 4." in shown
+    assert "Sort the rows of the file by 't'." in shown and "frame" not in shown
+
+
+def test_different_rows_of_one_time_are_answered_without_python(tmp_path):
+    daily_cycle(20).assign(t=[0, *range(19)]).to_csv(tmp_path / "s.csv", index=False)
+    shown = call("fit", tmp_path / "s.csv", *FIT, "--out", tmp_path / "m", code=2).stderr
+    assert "must differ. Row 2 below the header has 0 and row 1 below the header" in shown
+    assert "Replace them by one row" in shown and "`--series`" in shown and "frame" not in shown
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("t", ["2024-01-01", "2024-01-02", "noon"], "Row 3 below the header has 'noon'"),
+        ("t", ["01/02/2024", "13/02/2024", "02/14/2024"], "row 3 below the header '02/14/2024', with the month first"),
+        ("t", ["2024-01-01", "", "2024-01-03"], "Row 2 below the header is empty"),
+        ("y", ["1", "2", "1e200"], "Row 3 below the header has 1e+200"),
+    ],
+)
+def test_errors_about_values_name_the_row_of_the_file(tmp_path, column, values, message):
+    frame = daily_cycle(30)
+    others = pd.date_range("2024-02-15", periods=27).strftime("%d/%m/%Y" if "/" in values[0] else "%Y-%m-%d")
+    frame[column] = [*values, *(others if column == "t" else ["1"] * 27)]
+    frame.to_csv(tmp_path / "s.csv", index=False)
+    assert message in call("fit", tmp_path / "s.csv", *FIT, "--out", tmp_path / "m", code=2).stderr
+
+
 def test_a_file_of_another_encoding_is_read_with_an_option(tmp_path):
     path = tmp_path / "s.csv"
     daily_cycle(100).rename(columns={"a": "T (°C)"}).to_csv(path, index=False, encoding="latin-1")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import nsac
+from nsac.cli import tables
 from nsac.cli.main import app
 
 
@@ -173,7 +174,10 @@ def test_what_cannot_be_fitted_is_one_line_and_leaves_nothing(folder, tmp_path, 
         ("x,y\n" + "".join(f",{i}\n" for i in range(30)), "Column 'x'"),
         ("y\n1\n2\n3\n", "no columns but the target"),
         ("x,y\n1,\n2,\n", "no row with a known target"),
-        ("x,y\n" + "".join(f"{i},{i}\n" for i in range(20)) + "4,abc\n", "'y' is numeric, but row 21 contains 'abc'"),
+        (
+            "x,y\n" + "".join(f"{i},{i}\n" for i in range(20)) + "4,abc\n",
+            "'y' is numeric, but row 21 below the header",
+        ),
         (b"\x00\x01\x02PK", "binary data"),
         ("x,y\n" + "".join(f"{i},{i}\n" for i in range(20)) + "4,1e300\n", "y contains a number above 1e+100"),
         ("x,y\n" + "".join(f"{i},{i}\n" for i in range(20)) + "4,inf\n", "y contains infinity"),
@@ -188,6 +192,27 @@ def test_files_that_cannot_be_fitted_are_one_line_and_leave_nothing(tmp_path, co
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     assert message in refused("fit", path, "--target", "y", "--out", tmp_path / "m", *QUICK)
     assert [file.name for file in tmp_path.iterdir()] == ["bad.csv"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("inf,1", "Column 'x' must hold finite numbers, or NaN where one is missing. Got infinity in row 22 below"),
+        ("1,inf", "y contains infinity: column 'y', row 22 below the header (1 such values)"),
+        ("1,a\n" * 30 + "1,b", "must hold numbers. Got 'a' in row 22 below the header (31 such values)"),
+    ],
+)
+def test_a_row_is_counted_as_in_the_file_although_others_are_left_out(tmp_path, bad, message):
+    (tmp_path / "t.csv").write_text("x,y\n0,\n" + "".join(f"{i},{i}\n" for i in range(20)) + f"{bad}\n")
+    assert message in refused("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", *QUICK)
+
+
+def test_a_row_to_predict_is_counted_as_in_the_file(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "CHUNK_ROWS", 4)
+    frame = table(10)
+    frame.loc[6, "x"] = np.inf
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    assert "Got infinity in row 7 below the header" in refused("predict", folder / "model", tmp_path / "new.csv")
 
 
 def test_wrong_files_to_predict_are_one_line_and_leave_nothing(folder, tmp_path):
@@ -296,6 +321,12 @@ def test_the_order_of_day_and_month_may_be_given(tmp_path):
     (tmp_path / "t.csv").write_text("when,y\n" + "".join(f"0{i % 9 + 1}/02/2024,{i % 5}\n" for i in range(40)))
     done("fit", tmp_path / "t.csv", "--target", "y", "--no-dayfirst", "--out", tmp_path / "m", *QUICK)
     assert nsac.load(tmp_path / "m").columns_.dates[0].first == "2024-01-02"
+
+
+def test_an_order_of_day_and_month_that_no_date_depends_on_is_a_note(tmp_path):
+    (tmp_path / "t.csv").write_text("when,y\n" + "".join(f"2024-02-0{i % 9 + 1},{i % 5}\n" for i in range(40)))
+    shown = done("fit", tmp_path / "t.csv", "--target", "y", "--dayfirst", "--out", tmp_path / "m", *QUICK).stderr
+    assert "Note: `dayfirst=True` (`--dayfirst`) has no effect: no column of the table has dates such as" in shown
 
 
 def test_names_of_any_characters_are_printed_and_plotted_as_they_are(tmp_path):

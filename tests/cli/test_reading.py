@@ -73,7 +73,9 @@ def test_a_column_of_numbers_may_be_read_as_text(tmp_path):
 
 def test_text_in_a_numeric_column_suggests_a_category(tmp_path):
     message = refused(tmp_path, "zip,y\n01234,1\n98765,2\nA1,3\n")
-    assert "column 'zip' is numeric, but row 3 contains 'A1'" in message and "--category zip" in message
+    assert (
+        "column 'zip' is numeric, but row 3 below the header contains 'A1'" in message and "--category zip" in message
+    )
 
 
 def test_columns_that_are_not_needed_stay_as_they_are_in_the_file(tmp_path):
@@ -133,7 +135,7 @@ def test_names_that_differ_are_not_suggested(tmp_path):
         ("1.5,2\n3,4\n", "numbers in its first line"),
         ("a,b\n1,2\n3,4,5\n", "line 3 has 3 fields, the header has 2"),
         ("a,b\n1,2,3\n4,5,6\n", "more fields than its header"),
-        ("a,b\n1,2\nabc,3\n4,5\n", "'a' is numeric, but row 2 contains 'abc'"),
+        ("a,b\n1,2\nabc,3\n4,5\n", "'a' is numeric, but row 2 below the header contains 'abc'"),
         (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "binary data"),
         (b"a,b\n1,\xff\xfe\xfd\n", "UTF-8"),
         (gzip.compress(GOOD.encode(), mtime=0)[:-12], "not a complete gzip file"),

@@ -168,6 +168,7 @@ def test_names_are_those_of_the_frame(y, names):
     [
         (None, "Model requires y to be passed"),
         (np.zeros((2, 2, 2)), "y"),
+        (np.zeros(0), "Input y must hold numbers"),
         (np.array([1.0, np.inf]), "contains infinity: y, row 1 .1 such values."),
         (np.array([[1.0, 2.0], [3.0, np.nan]]), "contains NaN: column 1 of y, row 1"),
         (np.array([1.0, -1e300]), "contains a number above 1e.100: y, row 1"),
@@ -177,12 +178,17 @@ def test_names_are_those_of_the_frame(y, names):
         ),
         (pd.Series(pd.to_datetime(["2024-01-01"] * 2), name="when"), "column 'when'.*It holds dates"),
         (np.array(["2024-01-01"] * 2, dtype="datetime64[D]"), "y. must hold numbers. It holds dates"),
+        (pd.DataFrame({"a": [1.0, 2.0], "b": pd.to_timedelta([1, 2], "D")}), "column 'b'.*It holds dates or durations"),
         (pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), "column 'b'. must hold numbers. Got 'x' in row 0"),
     ],
 )
 def test_values_that_cannot_be_learned_are_named(y, message):
     with pytest.raises(ValueError, match=message):
         target_values(y, "Model")
+
+
+def test_the_largest_target_is_allowed():
+    np.testing.assert_array_equal(target_values(np.array([-1e100, 1e100]), "Model"), [-1e100, 1e100])
 
 
 def test_targets_with_separators_are_numbers():
@@ -204,3 +210,17 @@ def test_a_constant_target_has_no_scale():
     values = np.array([[1.0, 2.0], [3.0, 2.0]])
     with pytest.raises(ValueError, match="column 1 of y. must vary. It is 2"):
         target_std(values, values)
+
+
+@pytest.mark.filterwarnings("ignore:Column 'when' holds dates")
+@pytest.mark.parametrize("texts", [["2024-01-02", "2024-12-31"], ["05/05/2024", "5 May 2024"], ["a", "a"], [1.0, 2.0]])
+def test_dayfirst_without_a_date_that_depends_on_it_is_warned_of(texts):
+    with pytest.warns(UserWarning, match=r"`dayfirst=False` \(`--no-dayfirst`\) has no effect: no column of the table"):
+        Columns.fit(pd.DataFrame({"when": texts}), ["when"], [], dayfirst=False)
+
+
+@pytest.mark.parametrize("texts", [["01/02/2024", "2024-12-31"], ["31/12/2024", None]])
+def test_dayfirst_that_decides_a_date_is_not_warned_of(texts):
+    with pytest.warns(UserWarning) as warned:
+        Columns.fit(pd.DataFrame({"when": texts}), ["when"], [], dayfirst=True)
+    assert [str(each.message).split(" such")[0] for each in warned] == ["Column 'when' holds dates"]

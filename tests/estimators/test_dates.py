@@ -42,7 +42,7 @@ def test_an_ambiguous_date_is_an_error_with_both_readings():
     ("values", "message"),
     [
         (["2024-01-01", "2024-01-02", "soon"], "'when' must hold dates.*Got 'soon' in row 2"),
-        (["13/01/2024", "01/13/2024"], "read with the day first.*Row 1 has '01/13/2024'"),
+        (["13/01/2024", "01/13/2024"], "Row 0 has '13/01/2024', with the day first, and row 1 '01/13/2024'"),
         (["2024-01-01 10:00Z", "2024-01-01 10:00"], "time zone in every row, or in none"),
     ],
 )

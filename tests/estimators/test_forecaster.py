@@ -80,6 +80,10 @@ def test_quantiles_ascend(fitted, frame):
     assert quantiles.shape == (1, 3, 6) and (np.diff(quantiles, axis=1) > 0).all()
 
 
+def test_quantiles_are_the_median_and_an_interval_of_80_percent_by_default(fitted, frame):
+    np.testing.assert_array_equal(fitted.predict_quantiles(frame), fitted.predict_quantiles(frame, (0.1, 0.5, 0.9)))
+
+
 def test_only_the_latest_rows_matter(fitted, frame):
     pd.testing.assert_frame_equal(fitted.predict(frame), fitted.predict(frame.tail(12)))
 

@@ -54,6 +54,8 @@ def test_a_deck_survives_its_tensors():
     [
         ("examples.x", torch.zeros(20, 3)),  # another width
         ("examples.x", torch.full((20, 2), torch.nan)),  # missing where nothing was
+        ("examples.x", torch.eye(20, 2).masked_fill(torch.eye(20, 2) > 0, torch.nan)),  # in two rows
+        ("examples.x", torch.eye(20, 2).masked_fill(torch.eye(20, 2) > 0, torch.inf)),
         ("examples.c", torch.full((20, 1), 4)),  # a category that is not there
         ("examples.c", torch.zeros(20, 1)),  # not a code
         ("holes.x", torch.zeros(2)),  # not truth values

@@ -49,7 +49,10 @@ def test_only_frames_are_read():
         (lambda f: f.head(0), "`frame` must have rows"),
         (lambda f: f.assign(t=f["t"].where(f.index != 4)), "Row 4 is empty"),
         (lambda f: f.assign(t=f["t"].iloc[[0, 1, 2, 2, 4, 5, 6, 7, 8, 9]].to_numpy()), "must differ. Row 3 has"),
-        (lambda f: f.iloc[[0, 1, 3, 2]], "must be sorted. Row 3 has 2024-01-01 02:00:00 and row 2, before it"),
+        (
+            lambda f: f.iloc[[0, 1, 3, 2]],
+            "must be sorted. Row 3 has 2024-01-01 02:00:00 and row 2, before it.*frame.sort_values",
+        ),
         (lambda f: f.assign(y=f["y"].astype(object).where(f.index != 3, "low")), "Column 'y' .* Row 3 has 'low'"),
         (lambda f: f.assign(a=f["a"].astype(object).where(f.index != 5, "n.a.")), "Column 'a' .* Row 5 has 'n.a.'"),
         (lambda f: f.assign(y=f["y"].where(f.index != 6, np.inf)), "Column 'y' must hold numbers of at most .* Row 6"),

@@ -184,6 +184,15 @@ def test_missing_months_do_not_change_the_step():
     assert axis.step == 1 and np.diff(axis.positions(times)).tolist()[2:4] == [3, 1]
 
 
+@pytest.mark.parametrize("shift", [-3, 1])
+def test_a_month_that_is_reported_on_another_day_does_not_change_the_calendar(shift):
+    column = dates("2019-01-01", 48, "MS") + pd.Timedelta("14D")
+    column[7] += pd.Timedelta(shift, "D")
+    axis, times = axis_of(column.head(40))
+    ahead = axis.times(np.rint(axis.positions(times)[-1]) + np.arange(1, 9))
+    assert ahead.astype("datetime64[ns]").tolist() == column.tail(8).astype("datetime64[ns]").to_numpy().tolist()
+
+
 def test_a_day_that_a_month_lacks_is_its_last_one():
     calendar = Calendar("month", 30, 0)
     local = calendar.local_times(np.array([13.0, 14.0]))

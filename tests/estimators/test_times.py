@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from nsac.estimators.dates import read_dates
 from nsac.estimators.times import TimeReading, describe_times, parse_times, read_times, resolve_reading, restore_times
 from support.series import HOUR, hourly
 
@@ -70,11 +71,51 @@ def test_dayfirst_decides(dayfirst, month):
 
 
 @pytest.mark.parametrize(
-    ("text", "dayfirst", "fix"), [("12/31/1990", True, "--no-dayfirst"), ("31/12/1990", False, "--dayfirst")]
+    ("text", "dayfirst", "fix"),
+    [
+        ("12/31/1990", True, r"`dayfirst=False` \(`--no-dayfirst`\)"),
+        ("31/12/1990", False, r"`dayfirst=True` \(`--dayfirst`\)"),
+    ],
 )
 def test_a_date_that_contradicts_dayfirst_is_refused(text, dayfirst, fix):
-    with pytest.raises(ValueError, match=f"Row 0 has '{text}', which is no such date. .*`{fix}`"):
+    with pytest.raises(ValueError, match=f"Row 0 has '{text}', which is no such date. .*{fix}"):
         parsed([text], dayfirst=dayfirst)
+
+
+@pytest.mark.parametrize("texts", [["05-02-2024", "2024-01-02"], ["13.02.2024", "on 14.02.2024"]])
+def test_a_date_of_another_layout_is_refused_not_misread(texts):
+    with pytest.raises(ValueError, match=f"must hold dates of one format. Row 1 has '{texts[1]}', unlike '{texts[0]}'"):
+        parsed(texts, dayfirst=True)
+
+
+def test_the_first_time_may_be_missing():
+    assert parsed([None, "05/05/2024"]).isna().tolist() == [True, False]
+
+
+def test_a_day_0_is_no_date():
+    with pytest.raises(ValueError, match="must hold dates.*Row 0 has '00/05/2024'"):
+        parsed(["00/05/2024"])
+
+
+@pytest.mark.parametrize("year", ["0068", "68", "69"])
+@pytest.mark.parametrize("values", [["01/02/{}"], ["13/02/{}"], ["02/13/{}"], ["13/02/{}", "02/13/{}"], ["05/05/{}"]])
+def test_tables_and_series_agree_on_the_order_of_day_and_month(values, year):
+    texts = pd.Series([value.format(year) for value in values])
+
+    def outcome(find):
+        try:
+            return find()
+        except ValueError as err:
+            return str(err).split("'t' ")[1].split(". Pass")[0]
+
+    series = outcome(lambda: resolve_reading(texts, "t", TimeReading()).dayfirst)
+    assert series == outcome(lambda: read_dates(texts, "t")[2])
+
+
+def test_years_of_two_digits_are_those_of_tables():
+    texts = pd.Series(["31/12/68 10:00", "31/12/69 10:00", " 31/12/75 10:00"])
+    assert parse_times(texts, "t").dt.year.tolist() == [2068, 1969, 1975]
+    assert parse_times(texts, "t").tolist() == pd.to_datetime(read_dates(texts, "t")[0]).tolist()
 
 
 def test_dayfirst_does_not_change_iso_dates():
@@ -130,6 +171,10 @@ def test_several_offsets_are_converted_to_utc_with_a_note():
 def test_a_format_may_have_offsets(offsets, zone):
     times = parsed([f"29.03.2020 0{i}:00 {offset}" for i, offset in enumerate(offsets)], format="%d.%m.%Y %H:%M %z")
     assert str(times.dt.tz) == zone
+
+
+def test_no_times_are_no_dates():
+    assert parsed(np.zeros(0)).tolist() == []
 
 
 def test_periods_are_their_first_days():

@@ -71,6 +71,11 @@ def read_table(
         raise TableError(f"{path} has numbers in its first line. Add a header line with the column names.")
     if frame.empty:
         raise TableError(f"{path} has no rows. It needs at least one row after the header.")
+    import pandas as pd
+
+    from nsac._checks import FILE_ROWS
+
+    frame.index = pd.RangeIndex(1, len(frame) + 1, name=FILE_ROWS)
     for name in frame.columns:
         if needed is None or name in needed:
             frame[name] = without_blanks(frame[name], name in text)
@@ -212,6 +217,7 @@ def check_mixed(frame: "DataFrame", name: str, path: Path) -> None:
     import numpy as np
     import pandas as pd
 
+    from nsac._checks import row_name
     from nsac.estimators.cells import find_decimal
 
     column = frame.loc[:, name]
@@ -224,9 +230,9 @@ def check_mixed(frame: "DataFrame", name: str, path: Path) -> None:
         return
     first = int(is_text.argmax())
     raise TableError(
-        f"{path}: column {name!r} is numeric, but row {rows[first] + 1} contains {values[first][:40]!r}. Correct it, "
-        "leave the field empty if the value is missing, or if the column is categorical pass "
-        f"`--category {shlex.quote(name)}`."
+        f"{path}: column {name!r} is numeric, but {row_name(frame, rows[first])} contains "
+        f"{values[first][:40]!r}. Correct it, leave the field empty if the value is missing, or if the column is "
+        f"categorical pass `--category {shlex.quote(name)}`."
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nsac._checks import row_name
 from nsac.estimators.observations import MAX_ABSOLUTE_VALUE
 
 SEPARATORS = "' \u00a0\u202f"  # between thousands, besides the comma or point that is not the decimal separator
@@ -20,8 +21,8 @@ def check_cells(column: Any, name: str) -> None:
     for row, value in enumerate(column):
         if not pd.api.types.is_scalar(value):
             raise TypeError(
-                f"Column {name!r}: argument must be a string or a number in every row. Got {value!r} in row {row}. "
-                "Make a column of each of its entries, or leave the column out."
+                f"Column {name!r}: argument must be a string or a number in every row. Got {value!r} in "
+                f"{row_name(column, row)}. Make a column of each of its entries, or leave the column out."
             )
 
 
@@ -73,8 +74,8 @@ def to_numbers(column: Any, name: str, decimal: str | None = None) -> np.ndarray
         if len(bad):
             value = np.asarray(column, dtype=object)[bad[0]]
             raise ValueError(
-                f"Column {name!r} must hold numbers. Got {value!r} in row {bad[0]} ({len(bad)} such values) instead. "
-                "Clean them, replace them by NaN, or name the column in `categorical`."
+                f"Column {name!r} must hold numbers. Got {value!r} in {row_name(column, bad[0])} ({len(bad)} such "
+                "values) instead. Clean them, replace them by NaN, or name the column in `categorical`."
             )
     bad = np.flatnonzero(np.abs(values) > MAX_ABSOLUTE_VALUE)
     if len(bad):
@@ -83,8 +84,8 @@ def to_numbers(column: Any, name: str, decimal: str | None = None) -> np.ndarray
         if np.isinf(values[row]):
             value, rule = "infinity", "finite numbers"
         raise ValueError(
-            f"Column {name!r} must hold {rule}, or NaN where one is missing. Got {value} in row {row} "
-            f"({len(bad)} such values) instead. Replace them by NaN, or choose another unit."
+            f"Column {name!r} must hold {rule}, or NaN where one is missing. Got {value} in "
+            f"{row_name(column, row)} ({len(bad)} such values) instead. Replace them by NaN, or choose another unit."
         )
     return values
 

@@ -14,8 +14,9 @@ import torch
 from sklearn.utils.validation import check_array
 from torch import Tensor
 
+from nsac._checks import row_name
 from nsac.estimators.cells import check_cells, find_decimal, is_text, read_numbers, to_numbers
-from nsac.estimators.dates import DateColumn, holds_dates
+from nsac.estimators.dates import DateColumn, holds_dates, warn_of_dayfirst
 from nsac.estimators.observations import MAX_ABSOLUTE_VALUE, MIN_RANGE
 
 LINEAR_RANGE = 2.0  # standard deviations from the mean within which `standardise` is linear
@@ -58,6 +59,7 @@ class Columns:
                 categories[i] = _categories(column, name)
         fitted = cls(names, categories, np.zeros(0), np.ones(0), dates, decimals)
         fitted._warn_of_text(columns)
+        warn_of_dayfirst(dayfirst, [columns[i] for i in dates])
         x = fitted._numbers(columns, len(table))
         kept = [name for i, name in enumerate(names) if i not in categories for _ in range(fitted._width(i))]
         for j in np.flatnonzero(np.isnan(x).all(0)):
@@ -181,7 +183,7 @@ def target_values(y: Any, estimator: str) -> np.ndarray:
     ):
         if bad.any():
             row, *column = np.argwhere(bad)[0]
-            where = f"{_label(y, column[0] if column else 0)}, row {row} ({bad.sum()} such values)"
+            where = f"{_label(y, column[0] if column else 0)}, {row_name(y, row)} ({bad.sum()} such values)"
             raise ValueError(f"Input y contains {problem}: {where}. {remedy}")
     return values
 
@@ -208,7 +210,7 @@ def _target_numbers(y: Any) -> Any:
                 remedy = "Classification is not supported: name a column of numbers as the target."
             raise ValueError(
                 f"The target ({_label(y, i)}) must hold numbers. Got {np.asarray(column, dtype=object)[bad[0]]!r} in "
-                f"row {bad[0]} ({len(bad)} such values). {remedy}"
+                f"{row_name(y, bad[0])} ({len(bad)} such values). {remedy}"
             )
         read.append(numbers)
     return np.stack(read, 1).reshape(array.shape)

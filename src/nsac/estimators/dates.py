@@ -1,13 +1,16 @@
-"""Dates in a table: as text, in any common layout, and the features of a column of dates."""
+"""Dates in a table: as text, in any common layout, the order of day and month, and the features of a column."""
 
 import datetime as dt
 import functools
 import re
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+
+from nsac._checks import row_name
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 LAYOUTS = (
@@ -24,6 +27,8 @@ TIME = (
 )
 DATES = [re.compile(rf"\s*{layout}{TIME}\s*") for layout in LAYOUTS]
 """Where day and month are `first` and `second`, the whole column decides which is which."""
+DAY_MONTH_YEAR = re.compile(r"\s*(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?!\d)")
+"""The first field is the day or the month; anything may follow."""
 MIN_DATE_FRACTION = 0.5  # a column of text with at least this fraction of dates is a column of dates
 FEATURES = ("year", "month", "day", "weekday", "days")  # of a date; `days` are those since the first training date
 
@@ -101,10 +106,11 @@ def read_dates(column: Any, name: str, dayfirst: bool | None = None) -> tuple[np
     for row, value in enumerate(values):
         if value is not None and not _is_date(value):
             raise ValueError(
-                f"Column {name!r} must hold dates, as most of its values are. Got {value!r} in row {row} instead. "
-                "Correct it, leave it empty if the date is missing, or name the column in `categorical` (`--category`)."
+                f"Column {name!r} must hold dates, as most of its values are. Got {value!r} in "
+                f"{row_name(column, row)} instead. Correct it, leave it empty if the date is missing, or name the "
+                "column in `categorical` (`--category`)."
             )
-    order = _find_order(values, name, dayfirst)
+    order = find_dayfirst(column, f"Column {name!r}", dayfirst, "leave the column out")
     dates = [None if value is None else _parse(value, bool(order)) for value in values]
     zones = {date.tzinfo is not None for date in dates if date is not None}
     if len(zones) > 1:
@@ -148,9 +154,6 @@ def _parse_text(text: str, dayfirst: bool) -> dt.datetime | None:
     if "name" in found:
         word = found["name"][:3].lower()
         month = MONTHS.index(word) + 1 if word in MONTHS else 0
-    year = int(found["year"])
-    if len(found["year"]) == 2:
-        year += 2000 if year < 69 else 1900  # as strptime does
     hour, half = int(found.get("hour", 0)), found.get("half", "").lower()
     if half and not 1 <= hour <= 12:
         return None
@@ -159,7 +162,7 @@ def _parse_text(text: str, dayfirst: bool) -> dt.datetime | None:
     microseconds = int(f"{found.get('fraction', '.'):0<7}"[1:7])
     clock = (hour, int(found.get("minute", 0)), int(found.get("seconds", 0)), microseconds)
     try:
-        return dt.datetime(year, int(month), int(day), *clock, tzinfo=_parse_zone(found.get("zone")))
+        return dt.datetime(_year(found["year"]), int(month), int(day), *clock, tzinfo=_parse_zone(found.get("zone")))
     except ValueError:
         return None
 
@@ -171,30 +174,73 @@ def _parse_zone(text: str | None) -> dt.timezone | None:
     return dt.timezone(-offset if text[0] == "-" else offset)
 
 
-def _find_order(values: Sequence[Any], name: str, dayfirst: bool | None) -> bool | None:
-    """Whether the day is first, if there are texts such as 31/12/2024; an error if the rows do not decide it."""
-    both = {}  # rows that are dates in both orders, and not the same
-    for row, value in enumerate(values):
-        if not isinstance(value, str):
-            continue
-        readings = [_parse(value, True), _parse(value, False)]
-        if None not in readings and readings[0] != readings[1]:
-            both[row] = readings
-        decided = None if None not in readings else readings[0] is not None
-        if decided is None:
-            continue
-        if dayfirst is not None and decided != dayfirst:
-            order = "day" if dayfirst else "month"
-            raise ValueError(
-                f"Column {name!r} is read with the {order} first, as other rows or `dayfirst` have it. Row {row} has "
-                f"{value!r}, which is no such date. Write all dates alike, best as 2024-12-31."
-            )
-        dayfirst = decided
-    if both and dayfirst is None:
-        row, (day, month) = next(iter(both.items()))
+def _year(text: str) -> int:
+    year = int(text)
+    if len(text) == 2:
+        year += 2000 if year < 69 else 1900  # as strptime does
+    return year
+
+
+def find_dayfirst(column: Any, subject: str, dayfirst: bool | None, remedy: str) -> bool | None:
+    """Whether the day is first in texts such as 31/12/2024; other values of the column are skipped.
+
+    `dayfirst` is the order, if it is known. None if nothing depends on it; an error, about `subject`, if the texts
+    contradict it or each other, or do not decide it: `remedy` is then one besides passing `dayfirst`.
+    """
+    texts, fields = np.asarray(column, dtype=object), list(_day_month_fields(column))
+    day = next((row for row, first, _, _ in fields if first > 12), None)  # a row that is a date with the day first only
+    month = next((row for row, _, second, _ in fields if second > 12), None)
+    wrong = month if dayfirst else day
+    if dayfirst is not None and wrong is not None:
+        order, other, flag = ("day", False, "--no-dayfirst") if dayfirst else ("month", True, "--dayfirst")
         raise ValueError(
-            f"Column {name!r} is ambiguous: {values[row]!r} in row {row} is {day:%-d %B %Y} or {month:%-d %B %Y}, and "
-            "no row decides it. Pass `dayfirst=True` or `dayfirst=False` (`--dayfirst` or `--no-dayfirst`), or leave "
-            "the column out."
+            f"{subject} is read with the {order} first, as `dayfirst` or `fit` has it. "
+            f"{row_name(column, wrong).capitalize()} has {texts[wrong]!r}, which is no such date. Write all dates "
+            f"alike, best as 2024-12-31, or fit with `dayfirst={other}` (`{flag}`)."
         )
-    return dayfirst
+    if dayfirst is not None:
+        return dayfirst
+    if day is not None and month is not None:
+        raise ValueError(
+            f"{subject} must have day and month in one order. {row_name(column, day).capitalize()} has "
+            f"{texts[day]!r}, with the day first, and {row_name(column, month)} {texts[month]!r}, with the month "
+            "first. Write them alike."
+        )
+    if day is not None or month is not None:
+        return day is not None
+    for row, first, second, year in fields:
+        if first != second:
+            readings = dt.date(year, second, first), dt.date(year, first, second)
+            raise ValueError(
+                f"{subject} is ambiguous: {texts[row]!r} in {row_name(column, row)} is {readings[0]:%-d %B %Y} or "
+                f"{readings[1]:%-d %B %Y}, and no row decides it. Pass `dayfirst=True` or `dayfirst=False` "
+                f"(`--dayfirst` or `--no-dayfirst`), or {remedy}."
+            )
+    return None
+
+
+def full_year(date: str) -> str:
+    """A text such as 31/12/24 with a year of four digits."""
+    match = DAY_MONTH_YEAR.match(date)
+    return date if match is None else f"{date[: match.start(4)]}{_year(match[4]):04d}{date[match.end(4) :]}"
+
+
+def warn_of_dayfirst(dayfirst: bool | None, columns: Sequence[Any]) -> None:
+    """Warn if `dayfirst` is given, but the columns of dates have none that depends on it."""
+    fields = (field for column in columns for field in _day_month_fields(column))
+    if dayfirst is not None and all(first == second for _, first, second, _ in fields):
+        warnings.warn(
+            f"`dayfirst={dayfirst}` (`{'--dayfirst' if dayfirst else '--no-dayfirst'}`) has no effect: no column of "
+            "the table has dates such as 01/02/2024. Leave it out.",
+            stacklevel=4,
+        )
+
+
+def _day_month_fields(column: Any) -> Iterator[tuple[int, int, int, int]]:
+    """Row, first field, second field and year of each text such as 31/12/2024."""
+    for row, value in enumerate(np.asarray(column, dtype=object)):
+        match = DAY_MONTH_YEAR.match(value) if isinstance(value, str) else None
+        if match is not None:
+            fields = int(match[1]), int(match[3]), _year(match[4])
+            if 0 not in fields:
+                yield row, *fields

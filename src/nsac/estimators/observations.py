@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from nsac._checks import is_file, row_name
 from nsac.estimators.times import TimeReading, read_times, resolve_reading
 
 MAX_ABSOLUTE_VALUE = 1e100  # largest number a column may hold; the square of a larger one may be infinite
@@ -101,7 +102,8 @@ def read_observations(frame: pd.DataFrame, columns: SeriesColumns) -> Observatio
     else:
         codes, names = pd.factorize(frame[columns.series], sort=False)
         if (codes < 0).any():
-            raise ValueError(f"Column {columns.series!r} must name a series. Row {np.argmax(codes < 0)} is empty.")
+            empty = row_name(frame, int(np.argmax(codes < 0))).capitalize()
+            raise ValueError(f"Column {columns.series!r} must name a series. {empty} is empty.")
         codes, names = codes.astype(np.int64), list(names)
     _check_order(times, codes, frame, columns)
     values = np.stack([_read_numbers(frame[name], name) for name in columns.inputs], 1)
@@ -155,7 +157,7 @@ def _without_copies(frame: pd.DataFrame, columns: SeriesColumns) -> pd.DataFrame
         row = np.argmax(copies)
         warnings.warn(
             f"Rows that are copies of others, in all columns, are left out: {copies.sum()} of {len(frame)}. The first "
-            f"is row {row}, with {frame[columns.time].iloc[row]} in column {columns.time!r}.",
+            f"is {row_name(frame, row)}, with {frame[columns.time].iloc[row]} in column {columns.time!r}.",
             stacklevel=2,
         )
     return frame.loc[~copies]
@@ -175,7 +177,7 @@ def _read_numbers(column: pd.Series, name: str) -> np.ndarray:
     if text.any():
         row = np.argmax(text)
         raise ValueError(
-            f"Column {name!r} must hold numbers. Row {row} has {column.iloc[row]!r}. "
+            f"Column {name!r} must hold numbers. {row_name(column, row).capitalize()} has {column.iloc[row]!r}. "
             "Make it a number or NaN, or leave the column out with `covariates`."
         )
     values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -183,8 +185,8 @@ def _read_numbers(column: pd.Series, name: str) -> np.ndarray:
     if large.any():
         row = np.argmax(large)
         raise ValueError(
-            f"Column {name!r} must hold numbers of at most {MAX_ABSOLUTE_VALUE:g}, or NaN. Row {row} has "
-            f"{values[row]}. Choose another unit, or make it NaN."
+            f"Column {name!r} must hold numbers of at most {MAX_ABSOLUTE_VALUE:g}, or NaN. "
+            f"{row_name(column, row).capitalize()} has {values[row]}. Choose another unit, or make it NaN."
         )
     return values
 
@@ -203,12 +205,14 @@ def _check_order(times: np.ndarray, codes: np.ndarray, frame: pd.DataFrame, colu
         fix = _repeated_fix(frame, columns)
     else:
         rule, fix = "be sorted", f"Sort them with `frame.sort_values({keys})`."
+        if is_file(frame):
+            fix = f"Sort the rows of the file by {', then by '.join(map(repr, keys))}."
     before, row = order[np.argmax(bad)], order[np.argmax(bad) + 1]
     earlier, later = frame[columns.time].iloc[[before, row]].tolist()
     whose = "" if columns.series is None else f" of series {frame[columns.series].iloc[row]!r}"
     raise ValueError(
-        f"Times in column {columns.time!r}{whose} must {rule}. Row {row} has {later} and row {before}, "
-        f"before it, {earlier}. {fix}"
+        f"Times in column {columns.time!r}{whose} must {rule}. {row_name(frame, row).capitalize()} has "
+        f"{later} and {row_name(frame, before)}, before it, {earlier}. {fix}"
     )
 
 
@@ -220,6 +224,8 @@ def _repeated_fix(frame: pd.DataFrame, columns: SeriesColumns) -> str:
             return f"The rows are of several series: pass `series={name!r}` (`--series {name}`)."
     keys = [columns.time] if columns.series is None else [columns.series, columns.time]
     fix = f"Average them with `frame.groupby({keys}, as_index=False).mean(numeric_only=True)`"
+    if is_file(frame):
+        fix = "Replace them by one row, for instance with their means"
     if columns.series is None:
         fix += ", or name the column that tells series apart with `series` (`--series`)"
     return fix + "."

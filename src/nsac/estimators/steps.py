@@ -149,7 +149,7 @@ def _possible_calendars(times: np.ndarray, local: np.ndarray, dtype: Any) -> lis
     """Units and days of the month, in the order in which they are tried."""
     dates = local.astype("datetime64[ns]").astype("datetime64[D]")
     days = (dates - dates.astype("datetime64[M]").astype("datetime64[D]")).astype(np.int64) + 1
-    possible = [("month", int(day)) for day in dict.fromkeys((1, days.max(), 31))]
+    possible = [("month", int(day)) for day in dict.fromkeys((days.max(), np.bincount(days).argmax()))]
     if np.is_busday(dates).all():
         possible += [("business month", 1), ("business month", 31)]
         if len(times) >= MIN_BUSINESS_ROWS:

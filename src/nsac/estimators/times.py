@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-DAY_MONTH_YEAR = re.compile(r"\s*(\d{1,2})([/.-])(\d{1,2})\2(?:\d{4}|\d{2})(?!\d)")  # or month, day, year
+from nsac._checks import row_name
+from nsac.estimators.dates import DAY_MONTH_YEAR, find_dayfirst, full_year
+
 WITH_OFFSET = re.compile(r".*\d:\d\d.*(?:Z|UTC|[+-]\d\d(?::?\d\d)?)\s*$")
 DIGIT_FORMATS = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 DIGIT_YEARS = (1900, 2100)  # whole numbers are dates if all of them are valid dates in these years
-BOTH_FLAGS = "`dayfirst=True` or `dayfirst=False` (`--dayfirst` or `--no-dayfirst`)"
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,15 @@ def read_times(column: pd.Series, name: str, reading: TimeReading | None = None)
     column = parse_times(column, name, reading)
     missing = column.isna().to_numpy()
     if missing.any():
-        raise ValueError(f"Time column {name!r} must have a time in every row. Row {np.argmax(missing)} is empty.")
+        raise ValueError(f"Time column {name!r} must have a time in every row. {_row(column, missing)} is empty.")
     if types.is_datetime64_any_dtype(column):
         utc = column if column.dt.tz is None else column.dt.tz_convert("UTC").dt.tz_localize(None)
         return utc.astype("datetime64[ns]").to_numpy().astype(np.int64), column.dtype
     times = column.to_numpy(dtype=np.float64)
     if not np.isfinite(times).all():
-        bad = np.argmax(~np.isfinite(times))
-        raise ValueError(f"Time column {name!r} must hold finite numbers. Row {bad} has {times[bad]}.")
+        bad = ~np.isfinite(times)
+        value = times[np.argmax(bad)]
+        raise ValueError(f"Time column {name!r} must hold finite numbers. {_row(column, bad)} has {value}.")
     return times, np.dtype(np.float64)
 
 
@@ -139,41 +141,14 @@ def _is_day_month_year(column: pd.Series) -> bool:
 
 def _day_is_first(text: pd.Series, name: str, dayfirst: bool | None) -> bool | None:
     """Whether the day is first in texts such as 31/12/1990; None if all are like 05/05/1990."""
-    fields = text.str.extract(DAY_MONTH_YEAR)
-    other = (fields[0].isna() & text.notna()).to_numpy()
+    other = ~text.str.match(DAY_MONTH_YEAR, na=True).to_numpy(dtype=bool)
     if other.any():
         row = np.argmax(other)
         raise ValueError(
-            f"Time column {name!r} must hold dates of one format. Row {row} has {text.iloc[row]!r}, unlike "
+            f"Time column {name!r} must hold dates of one format. {_row(text, other)} has {text.iloc[row]!r}, unlike "
             f"{text.dropna().iloc[0]!r}. Write them alike."
         )
-    first, second = fields[0].astype(float).to_numpy(), fields[2].astype(float).to_numpy()
-    if dayfirst is not None:
-        wrong = (second if dayfirst else first) > 12
-        if wrong.any():
-            order, value = ("day", "False") if dayfirst else ("month", "True")
-            flag = "--no-dayfirst" if dayfirst else "--dayfirst"
-            raise ValueError(
-                f"Time column {name!r} is read with the {order} first. Row {np.argmax(wrong)} has "
-                f"{text.iloc[np.argmax(wrong)]!r}, which is no such date. Pass `dayfirst={value}` (`{flag}`)."
-            )
-        return dayfirst
-    if (first > 12).any() and (second > 12).any():
-        rows = np.argmax(first > 12), np.argmax(second > 12)
-        raise ValueError(
-            f"Time column {name!r} must have day and month in one order. Row {rows[0]} has {text.iloc[rows[0]]!r}, "
-            f"with the day first, and row {rows[1]} {text.iloc[rows[1]]!r}, with the month first. Write them alike."
-        )
-    if (first > 12).any() or (second > 12).any():
-        return bool((first > 12).any())
-    if not (first != second).any():
-        return None
-    row = int(np.argmax(first != second))
-    either = [pd.to_datetime(text.iloc[row].strip(), dayfirst=flag).strftime("%-d %B %Y") for flag in (True, False)]
-    raise ValueError(
-        f"Time column {name!r} is ambiguous: {text.iloc[row]!r} in row {row} is {either[0]} or {either[1]}, and no row "
-        f"decides it. Pass {BOTH_FLAGS}, or the format with `time_format` (`--time-format`)."
-    )
+    return find_dayfirst(text, f"Time column {name!r}", dayfirst, "the format with `time_format` (`--time-format`)")
 
 
 def _parse_format(column: pd.Series, name: str, layout: str) -> pd.Series:
@@ -185,31 +160,33 @@ def _parse_format(column: pd.Series, name: str, layout: str) -> pd.Series:
     if bad.any():
         row = np.argmax(bad)
         raise ValueError(
-            f"Time column {name!r} must have the format {layout!r}. Row {row} has {text.iloc[row]!r}. Correct it, or "
-            "pass another `time_format` (`--time-format`)."
+            f"Time column {name!r} must have the format {layout!r}. {_row(text, bad)} has {text.iloc[row]!r}. Correct "
+            "it, or pass another `time_format` (`--time-format`)."
         )
     return parsed
 
 
 def _parse_text(column: pd.Series, name: str, reading: TimeReading) -> pd.Series:
     options: list[dict[str, Any]] = [{}, {"format": "ISO8601"}]
+    text = column
     if _is_day_month_year(column):  # `resolve_reading` has checked all rows
+        text = column.map(full_year, na_action="ignore")
         options = [{"dayfirst": bool(reading.dayfirst)}, {"dayfirst": bool(reading.dayfirst), "format": "mixed"}]
-    parsed = _dates(column, name, False, *options)
+    parsed = _dates(text, name, False, *options)
     if parsed is not None:
         return parsed
     with_offset = column.astype(str).str.match(WITH_OFFSET).to_numpy() | column.isna().to_numpy()
-    parsed = _dates(column, name, True, *options) if with_offset.all() else None
+    parsed = _dates(text, name, True, *options) if with_offset.all() else None
     if parsed is not None:
         return parsed
     bad = pd.to_datetime(column, errors="coerce", format="mixed", utc=True).isna() & column.notna()
     if with_offset.any() and not bad.any():
         row = int(np.argmin(with_offset))
         raise ValueError(
-            f"Time column {name!r} must have a UTC offset in every row, or in none. Row {row} has "
+            f"Time column {name!r} must have a UTC offset in every row, or in none. {_row(column, ~with_offset)} has "
             f"{column.iloc[row]!r}, without one."
         )
-    example = f" Row {np.argmax(bad)} has {column.iloc[np.argmax(bad)]!r}." if bad.any() else ""
+    example = f" {_row(column, bad)} has {column.iloc[np.argmax(bad)]!r}." if bad.any() else ""
     raise ValueError(
         f"Time column {name!r} must hold dates, of one format, or numbers.{example} Correct it, or pass their format, "
         "for instance '%d.%m.%Y %H:%M', with `time_format` (`--time-format`)."
@@ -235,3 +212,8 @@ def _dates(column: pd.Series, name: str, offsets: bool, *options: dict[str, Any]
                     warnings.warn(message, stacklevel=2)
                 return parsed
     return None
+
+
+def _row(column: pd.Series, bad: Any) -> str:
+    """The first row that is bad, at the beginning of a sentence."""
+    return row_name(column, int(np.argmax(bad))).capitalize()

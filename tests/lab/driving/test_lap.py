@@ -7,7 +7,7 @@ import pytest
 from nsac.lab.driving.film import Film
 from nsac.lab.driving.lap import MAX_OFF_ROAD_ACTIONS, Start, drive_lap, drive_laps
 from nsac.lab.driving.policy import Decision
-from nsac.lab.driving.world import World
+from nsac.lab.driving.world import DrivingError, World
 from support.roads import made_lap, single, untrained  # noqa: F401
 
 STARTS = [Start(seed) for seed in (0, 3, 4)]
@@ -70,6 +70,14 @@ def test_the_steering_error_is_relative_to_the_expert(crash):
 def test_a_film_has_one_picture_per_so_many_actions(crash):
     lap, _, film = crash
     assert len(film.pictures) == -(-len(lap) // 10)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_action_that_is_not_finite_ends_the_lap_with_an_error(world, monkeypatch, value):
+    policy = Straight()
+    monkeypatch.setattr(policy, "decide", lambda frames: [Decision(np.array([value, 1, 0]), np.zeros(3), np.zeros(3))])
+    with pytest.raises(DrivingError, match=rf"`action` must be finite.*Got \[{value}, 1.0, 0.0\]"):
+        drive_lap(world, policy, 0)
 
 
 def test_a_lap_can_be_written_as_json(crash):

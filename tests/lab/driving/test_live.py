@@ -4,6 +4,7 @@ import base64
 import json
 import threading
 
+import numpy as np
 import pytest
 
 from nsac.lab.driving.live import (
@@ -14,6 +15,7 @@ from nsac.lab.driving.live import (
     serve,
     write_event,
 )
+from nsac.lab.driving.policy import Decision
 from nsac.lab.driving.world import DrivingError
 from support.roads import jpeg, single, untrained  # noqa: F401
 
@@ -179,6 +181,17 @@ def test_an_unreadable_speed_does_not_stop_the_steering():
 def test_the_report_of_an_unreadable_speed_is_json():
     control = TelemetryDriver(untrained("gmle", "udacity")).decide({"image": IMAGE, "speed": "nan"})
     assert json.loads(json.dumps(control.to_dict(), allow_nan=False))["speed"] is None
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_policy_without_a_finite_steering_goes_straight_without_throttle(monkeypatch, value):
+    driver = TelemetryDriver(untrained("gmle", "udacity"))
+    driver.decide({"image": IMAGE, "speed": "9"})
+    monkeypatch.setattr(driver.policy, "decide", lambda frames: [Decision(np.array([value]), *np.full((2, 1), np.nan))])
+    control = driver.decide({"image": IMAGE, "speed": "9"})
+    assert (control.steering, control.throttle, control.sure) == (0.0, 0.0, False)
+    assert "steering of the policy must be finite" in control.error and json.dumps(control.to_dict(), allow_nan=False)
+    assert driver.decide({"image": "", "speed": "9"}).steering == 0.0  # what an unreadable frame keeps
 
 
 def test_a_second_client_is_refused_and_the_first_drives_on(drive):

@@ -38,7 +38,7 @@ class Control:
     aleatoric: float
     epistemic: float  # variances of the steering
     sure: bool  # whether the uncertainty was below the threshold
-    error: str = ""  # why frame or speed could not be used; without a frame, the steering is kept
+    error: str = ""  # why frame, speed or steering could not be used; without a frame, the steering is kept
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -92,9 +92,14 @@ class TelemetryDriver:
             return Control(self._steering, 0.0, speed, 0.0, 0.0, False, str(err))
         self._unreadable = 0
         (decision,) = self.policy.decide(self._history.add(frame)[None])
+        steering = float(decision.action[0])
+        if not math.isfinite(steering):
+            self._steering = 0.0
+            error = f"The steering of the policy must be finite. Got {steering} instead, so there is no throttle."
+            return Control(0.0, 0.0, speed, 0.0, 0.0, False, error)
         sure = self.threshold is None or decision.steering_std <= self.threshold
         target = self.speed * (1.0 if sure else UNCERTAIN_SPEED_FACTOR)
-        self._steering = max(-1.0, min(1.0, float(decision.action[0])))
+        self._steering = max(-1.0, min(1.0, steering))
         aleatoric, epistemic = float(decision.aleatoric[0]), float(decision.epistemic[0])
         if speed is None:
             got = str(data.get("speed"))[:50]

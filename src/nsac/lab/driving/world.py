@@ -115,7 +115,11 @@ class World:
 
     def step(self, action: np.ndarray) -> np.ndarray:
         """Apply steering (-1 left, 1 right), throttle and brake (0 to 1) for `HOLD` steps; the frame after them."""
-        action = np.clip(np.asarray(action, np.float64), (-1, 0, 0), (1, 1, 1))
+        action = np.asarray(action, np.float64)
+        if not np.isfinite(action).all():
+            problem = "`action` must be finite: steering, throttle and brake."
+            raise DrivingError(f"{problem} Got {action.tolist()} instead. Train the policy again.")
+        action = np.clip(action, (-1, 0, 0), (1, 1, 1))
         for left in range(HOLD, 0, -1):
             self._env.skip_rendering = left > 1
             *_, ended, _, _ = self._env.step(action)
