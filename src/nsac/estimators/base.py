@@ -120,14 +120,6 @@ class AbstractEstimator(BaseEstimator, ABC):
 
     def _train(self, rows: Data, split: Split, seed: int, config: TrainConfig) -> AbstractMethod:
         member = METHODS[self.method](self.problem_, seed=seed)  # pyright: ignore[reportCallIssue]
-        if getattr(self, "_top", False):
-            import os
-            with torch.no_grad():
-                d = self.problem_.input_dim
-                member.reader.skip.weight.zero_(); member.reader.skip.bias.zero_()
-                member.reader.skip.weight[0, d-2:d] = self._w.float()
-                k = float(os.environ.get("SHR", "0.1"))
-                member.reader.attended.weight[0] *= k; member.reader.direct.weight[0] *= k
         train, validation = Subset(rows, split[0]), Subset(rows, split[1])
         with ProgressBar(description=self.method) if self.verbose else contextlib.nullcontext() as report:
             fit(member, train, validation, config, seed=seed, report=report)
@@ -208,13 +200,11 @@ def calibration_size(rows: int) -> int:
     return min(size, MAX_CALIBRATION_ROWS)
 
 
-def random_splits(
-    rows: int, members: int, random_state: np.random.RandomState, folds: int = MIN_FOLDS
-) -> list[Split]:
+def random_splits(rows: int, members: int, random_state: np.random.RandomState) -> list[Split]:
     """Cross-validation: member k trains on all rows but fold k, its validation set, at most an eighth of the rows."""
     order = random_state.permutation(rows)
-    parts = np.array_split(order, min(max(members, folds), rows))[:members]
-    return [(np.setdiff1d(order, part), np.sort(part)) for part in parts]
+    folds = np.array_split(order, min(max(members, MIN_FOLDS), rows))[:members]
+    return [(np.setdiff1d(order, fold), np.sort(fold)) for fold in folds]
 
 
 def targets_of(data: Data) -> Tensor:

@@ -53,7 +53,9 @@ class Trees:
                 staged[:, left_out, j] = np.stack(list(model.staged_predict(x[left_out])))
                 models.append(model)
         rows = np.concatenate([left_out for _, left_out in splits])
-        errors = np.average(np.square(staged[:, rows] - y[rows]).mean(2), axis=1, weights=None if weight is None else weight[rows])
+        errors = np.average(
+            np.square(staged[:, rows] - y[rows]).mean(2), axis=1, weights=None if weight is None else weight[rows]
+        )
         rounds = int(errors.argmin()) + 1
         stored = [store_trees(model, rounds, 2 * LEAVES[large] - 1) for model in models]
         nodes = {name: torch.cat([each[name] for each, _ in stored]) for name in NODE}

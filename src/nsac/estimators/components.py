@@ -44,9 +44,7 @@ class Components:
     ranges: Ranges
     stack: Stack
 
-    def predict(
-        self, problem: TableProblem, columns: Batch, ensemble: Moments, num_samples: int
-    ) -> Prediction:
+    def predict(self, problem: TableProblem, columns: Batch, ensemble: Moments, num_samples: int) -> Prediction:
         """The stacked distribution of standardised rows, with `num_samples` draws."""
         design = flatten(problem, columns)
         kernel, variance = self.kernel.predict(design)

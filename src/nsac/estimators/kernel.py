@@ -8,13 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-MAX_INDUCING = 1000  # rows that carry the process; with at most as many training rows it is exact
+MAX_INDUCING = 1000  # rows that carry the process of a large table
 MAX_VARIANCE_INDUCING = 384  # of these, rows that carry the variance of large tables: its cost grows with the square
-EXACT_VARIANCE_ROWS = 1500  # training rows up to which all inducing rows carry the variance
+EXACT_ROWS = 1500  # training rows up to which all of them carry the process: it is exact, and has a local part
 HYPER_ROWS, HYPER_STEPS = (400, 1000), (50, 10)
 """Rows of the marginal likelihood, and its optimiser steps: many on few rows, then few on many."""
-LOG_LENGTH_STD, LOG_AMPLITUDE_STD, LOG_NOISE_STD = 1.5, 2.0, 3.0  # widths of the priors
-LOG_NOISE, LOG_LINEAR, LOG_LOCAL = -1.5, -1.0, -2.0  # centres of the priors, logarithms of standard deviations; the others are 0
+LOG_LENGTH_STD, LOG_AMPLITUDE_STD, LOG_NOISE_STD = 2.0, 2.0, 3.0  # widths of the priors
+LOG_NOISE, LOG_LINEAR, LOG_LOCAL = (
+    -1.5,
+    -1.0,
+    -2.0,
+)  # centres of the priors, logarithms of standard deviations; the others are 0
 LOCAL_LENGTH = 0.05  # length of the local part, in lengths of the smooth one: rows that nearly repeat each other
 MIN_NOISE, JITTER = 1e-6, 1e-7  # least variance of the noise; added to diagonals before they are factorised
 CHUNK_ROWS = 4096
@@ -29,7 +33,8 @@ class Kernel:
     The last part is local: rows that nearly repeat each other have nearly the same target.
 
     With inducing rows Z and $L L^T = k(Z, Z)$, the features $\varphi(x) = L^{-1} k(Z, x)$ make it a linear regression:
-    $B = I + \Phi W \Phi^T/\sigma^2$ and $c = B^{-1}\Phi W y/\sigma^2$ give the mean $\varphi^T c$ and the variance
+    $B = I + \Phi W \Phi^T$ and $c = B^{-1}\Phi W y$ with the weights
+    $1/W_{ii} = \sigma^2 + k(x_i, x_i) - |\varphi_i|^2$ give the mean $\varphi^T c$ and the variance
     $k(x, x) - |\varphi|^2 + \varphi^T B^{-1}\varphi$. Rows are left out by subtracting their terms from B.
     """
 
@@ -50,23 +55,25 @@ class Kernel:
         and what is needed to leave rows out.
         """
         rows = torch.randperm(len(x), generator=generator)
-        log_inverse_length, log_std = _maximise_likelihood(x, y, torch.as_tensor(groups), rows)
-        inverse_length, variances = log_inverse_length.exp(), (2 * log_std).exp()
+        log_inverse_length, variances, _ = _maximise_likelihood(x, y, torch.as_tensor(groups), rows)
+        inverse_length = log_inverse_length.exp()
         variances[3] += MIN_NOISE
         u = x * inverse_length
-        inducing = u[_distinct(x, rows)[:MAX_INDUCING]]
+        inducing = u[_distinct(x, rows)[: None if len(x) <= EXACT_ROWS else MAX_INDUCING]]
         size = len(inducing)
         covariance = _covariance(inducing, inducing, variances)
         factor = torch.linalg.cholesky(covariance + JITTER * covariance.diagonal().mean() * torch.eye(size).double())
         features = torch.cat([_features(factor, inducing, chunk, variances) for chunk in u.split(CHUNK_ROWS)])
-        left_out = LeftOut.fit(features, y, weight, variances[3], len(x))
+        prior = _prior_variance(u, variances)
+        noise = variances[3] + (prior - features.square().sum(1)).clamp(
+            min=0
+        )  # what the features do not carry is noise
+        left_out = LeftOut.fit(features, y, (1.0 if weight is None else weight) / noise, prior)
         v = left_out.variance_size
         solved = torch.cholesky_solve(left_out.moment, torch.linalg.cholesky(left_out.precision))
         coefficient = torch.linalg.solve_triangular(factor.T, solved, upper=True)
         root = torch.linalg.cholesky(left_out.precision[:v, :v])
-        prior = _prior_variance(u, variances) - features[:, :v].square().sum(1)
-        kernel = cls(inverse_length, variances, inducing, factor, coefficient, root)
-        return kernel, left_out.with_prior(prior.clamp(min=0))
+        return cls(inverse_length, variances, inducing, factor, coefficient, root), left_out
 
     def predict(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean, (n, outputs), and variance of f, (n,)."""
@@ -104,24 +111,20 @@ class LeftOut:
 
     features: Tensor  # (n, m)
     y: Tensor  # (n, outputs)
-    weight: Tensor  # (n, 1), over the variance of the noise
+    weight: Tensor  # (n, 1), inverse variance of the noise of each row
     precision: Tensor  # (m, m), B
     moment: Tensor  # (m, outputs), of all rows
     variance_size: int  # v
-    prior: Tensor  # (n,), variance of f that the features do not carry
+    prior: Tensor  # (n,), variance of f that the first v features do not carry
 
     @classmethod
-    def fit(cls, features: Tensor, y: Tensor, weight: Tensor | None, noise: Tensor, rows: int) -> "LeftOut":
-        """From the features of the training rows."""
-        size = features.shape[1]
-        w = (torch.ones(len(y)).double() if weight is None else weight.double())[:, None] / noise
+    def fit(cls, features: Tensor, y: Tensor, weight: Tensor, prior: Tensor) -> "LeftOut":
+        """From the features, weights and prior variances of the training rows."""
+        size, w = features.shape[1], weight[:, None]
         precision = features.T @ (w * features) + torch.eye(size).double()
-        v = size if rows <= EXACT_VARIANCE_ROWS else min(size, MAX_VARIANCE_INDUCING)
-        return cls(features, y, w, precision, features.T @ (w * y), v, torch.zeros(len(y)).double())
-
-    def with_prior(self, prior: Tensor) -> "LeftOut":
-        """The same, with the prior variance."""
-        return LeftOut(self.features, self.y, self.weight, self.precision, self.moment, self.variance_size, prior)
+        v = size if len(y) <= EXACT_ROWS else min(size, MAX_VARIANCE_INDUCING)
+        left = (prior - features[:, :v].square().sum(1)).clamp(min=0)
+        return cls(features, y, w, precision, features.T @ (w * y), v, left)
 
     def predict(self, rows: np.ndarray | Tensor, size: int | None = None) -> tuple[Tensor, Tensor]:
         """Mean and variance of f at rows that the process has not seen; `size`: of the first inducing rows only."""
@@ -156,35 +159,50 @@ def _features(factor: Tensor, inducing: Tensor, u: Tensor, variances: Tensor) ->
     return torch.linalg.solve_triangular(factor, _covariance(inducing, u, variances), upper=False).T
 
 
-def _maximise_likelihood(x: Tensor, y: Tensor, groups: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-    """Logarithms of the inverse lengths, per input, and of the standard deviations s, b, t and sigma."""
+def negative_log_evidence(x: Tensor, y: Tensor, groups: Sequence[int]) -> float:
+    """Of at most 400 rows, up to a constant, at the best hyperparameters: compares ways to transform the targets."""
+    rows = torch.arange(len(x))[: HYPER_ROWS[0]]
+    return _maximise_likelihood(x, y, torch.as_tensor(groups), rows, quick=True)[2]
+
+
+def _maximise_likelihood(
+    x: Tensor, y: Tensor, groups: Tensor, order: Tensor, quick: bool = False
+) -> tuple[Tensor, Tensor, float]:
+    """Logarithms of the inverse lengths, per input, the variances s^2, b^2, t^2 and sigma^2, and the minimum."""
     n_lengths = int(groups.max()) + 1
     log_length = math.log(x.shape[1]) / 2  # distances grow with the square root of the number of inputs
     centre = torch.tensor([-log_length] * n_lengths + [0.0, LOG_LINEAR, LOG_LOCAL, LOG_NOISE]).double()
     width = torch.tensor([LOG_LENGTH_STD] * n_lengths + [LOG_AMPLITUDE_STD] * 3 + [LOG_NOISE_STD]).double()
-    parameters = centre.clone().requires_grad_()
-    for rows, steps in zip(HYPER_ROWS, HYPER_STEPS, strict=True):
-        few, targets = x[order[:rows]], y[order[:rows]]
+    local = len(x) <= EXACT_ROWS
+
+    def minimise(start: Tensor, rows: int, steps: int) -> tuple[Tensor, float]:
+        few, targets, parameters = x[order[:rows]], y[order[:rows]], start.clone().requires_grad_()
         optimiser = torch.optim.LBFGS(
             [parameters], max_iter=steps, max_eval=steps * 5 // 4, history_size=20, line_search_fn="strong_wolfe"
         )
 
-        def loss(few: Tensor = few, targets: Tensor = targets, optimiser: torch.optim.LBFGS = optimiser) -> Tensor:
+        def loss() -> Tensor:
             optimiser.zero_grad()
-            variances = (2 * parameters[n_lengths:]).exp()
+            variances = _variances(parameters[n_lengths:], local)
             u = few * parameters[:n_lengths].exp()[groups]
             covariance = _covariance(u, u, variances) + (variances[3] + MIN_NOISE) * torch.eye(len(u)).double()
-            nll = _negative_log_likelihood(covariance, targets)
-            total = nll + ((parameters - centre) / width).square().sum() / 2
+            total = _negative_log_likelihood(covariance, targets) + ((parameters - centre) / width).square().sum() / 2
             total.backward()
             return total.detach()
 
         with torch.enable_grad():
             optimiser.step(loss)
-        if len(x) <= rows:
-            break
-    found = parameters.detach()
-    return found[:n_lengths][groups], found[n_lengths:]
+            value = float(loss())
+        return parameters.detach(), value
+
+    found, value = minimise(centre, HYPER_ROWS[0], HYPER_STEPS[0])
+    if len(x) > HYPER_ROWS[0] and not quick:
+        found, value = minimise(found, HYPER_ROWS[1], HYPER_STEPS[1])
+    return found[:n_lengths][groups], _variances(found[n_lengths:], local), value
+
+
+def _variances(log_std: Tensor, local: bool) -> Tensor:
+    return (2 * log_std).exp() * torch.tensor([1.0, 1.0, float(local), 1.0]).double()
 
 
 def _negative_log_likelihood(covariance: Tensor, y: Tensor) -> Tensor:

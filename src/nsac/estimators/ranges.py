@@ -8,7 +8,9 @@ from torch import Tensor
 from nsac.estimators.columns import LINEAR_RANGE
 from nsac.estimators.kernel import LeftOut
 
-LEFT_OUT_SHARE = 0.25  # share of the rows, at either end of a column, that are left out to measure errors beyond a range
+LEFT_OUT_SHARE = (
+    0.25  # share of the rows, at either end of a column, that are left out to measure errors beyond a range
+)
 MIN_LEFT_OUT = 4  # rows from which on such an error is measured
 MAX_MEASURED = 50  # columns whose errors are measured; the others have the median
 NUM_INDUCING = 256  # inducing rows of the process that predicts the left-out rows

@@ -8,81 +8,97 @@ import torch
 from joblib import Parallel, delayed
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from torch import Tensor
 
 from nsac._checks import check_choice, probabilities
 from nsac._torch import single_threaded
-from nsac.estimators.base import PREDICTION_BATCH, AbstractEstimator, Splits, calibration_size, join, mixture, random_splits
+from nsac.estimators.base import (
+    PREDICTION_BATCH,
+    AbstractEstimator,
+    Splits,
+    calibration_size,
+    join,
+    mixture,
+    random_splits,
+)  # fmt: skip
 from nsac.estimators.columns import Columns, categorical_positions, digest_of, target_names, target_std, target_values
-from nsac.estimators.components import Components, LeftOutModels, Moments
+from nsac.estimators.components import Components, Moments, design_groups, flatten
+from nsac.estimators.grouping import group_codes, row_weights, warn_if_grouped
 from nsac.estimators.imputation import HotDeck
-from nsac.estimators.stack import Stack
+from nsac.estimators.stacked import (
+    MEMBERS,
+    Effort,
+    fit_stacked,
+    make_splits,
+    member_draws,
+    split_groups,
+    training_fields,
+)  # fmt: skip
+from nsac.estimators.tables import as_frame, check_table
+from nsac.estimators.targets import choose_link
 from nsac.methods import METHODS, AbstractMethod, TableProblem
 from nsac.methods.nsac import NSACMethod
 from nsac.models.encoder import Batch
 from nsac.training import Data, Subset, TensorData, batches
-from nsac.uncertainty import Calibration, Prediction, prediction_columns
+from nsac.uncertainty import Link, Prediction, TransformedPrediction, prediction_columns
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-MIN_ROWS = 5  # fewest rows to fit: some to train, one to validate, one to calibrate
 CHUNK_ROWS = 8192  # rows whose draws are in memory at once
 WEIGHT_DECAYS = (0.1, 0.17, 0.3, 0.5, 0.8, 1.25, 2.0, 3.2, 5.0, 8.0)
-"""Weight decays that are searched, for 1000 rows; they fall with the square root of the number of rows. Noisy targets
-need a strong decay, and the noise is not known beforehand."""
+"""Weight decays that are searched for methods other than NSAC, for 1000 rows; they fall with the square root of the
+number of rows."""
 DEFAULT_WEIGHT_DECAY = 2.0  # weight decay, for 1000 rows, of tables that are too small for a search
-MIN_SEARCH_ROWS = 100  # rows from which on the weight decay is searched and the default ensemble may have 8 members
-MAX_ROWS_OF_8_MEMBERS = 1500  # rows up to which the default ensemble has 8 members; beyond it has 4
+MIN_SEARCH_ROWS = 100  # rows from which on the weight decay is searched
 LARGE_TABLE_ROWS = 3000  # rows from which on every second weight decay is searched, and batches are larger
-LEARNING_RATE = 6e-3  # high, since the weight decay is strong
-STEPS_FOR_1000_ROWS, STEPS_EXPONENT, MAX_STEPS_PER_ROW = 300, 0.3, 4
-"""Training steps: 300 for 1000 rows, growing as the power 0.3 of the number of rows, and at most 4 per row."""
-BATCH_SIZES = ((3000, 128), (30_000, 256), (float("inf"), 512))  # rows below which a batch has this size
-VALIDATIONS = 8  # times that the weights are validated
-EFFORT_STEPS = {"fast": 0.5, "default": 1.0, "best": 3.0}  # factor on the steps
-SMALL_TABLE_ROWS = 1500  # rows up to which every row is left out by some member
-DECAY_PER_NOISE, WEIGHT_DECAY_RANGE = 10.0, (0.01, 8.0)
-"""Weight decay, for 1000 rows, per squared error of the other models: noisy targets need a strong decay."""
-MIN_MEMBER_DRAWS = 4
-Effort = Literal["fast", "default", "best"]
 
-_FACTS = {"columns", "named", "axes", "data", "chosen"}  # keys of the plain values of `_state`
+COMPONENTS = "components."  # prefix of the names of their tensors in a file
+_FACTS = {"columns", "named", "axes", "data", "chosen", "link", "stacked"}  # keys of the plain values of `_state`
 
 
 class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
     """Regression with calibrated uncertainty on tables of numbers and categories with missing values.
 
-    A held-out calibration set is drawn first. Of the other rows each ensemble member trains on all but one
-    cross-validation fold, its validation set; together the members predict as one mixture. Columns of text or of
-    pandas' category type are categories; a category that was not seen in training counts as missing. Dates, also as
-    text, become year, month, day, weekday, days since the first and, if there are times, hour. Values may be missing
-    (NaN, None). If a column had no missing value in training, the model could not learn from any: values of
-    training rows are then imputed, and the differences between the predictions are part of the epistemic variance.
+    The rows are split into folds. Three models leave the same folds out: an ensemble of NSAC networks, a Gaussian
+    process and boosted trees. On the left-out rows they are stacked into one distribution, whose intervals are
+    conformal; no row is lost to calibration. Columns of text or of pandas' category type are categories; a category
+    that was not seen in training counts as missing. Dates, also as text, become year, month, day, weekday, days since
+    the first and, if there are times, hour. Values may be missing (NaN, None). If a column had no missing value in
+    training, the models could not learn from any: values of training rows are then imputed, and the differences
+    between the predictions are part of the epistemic variance.
 
     Args:
-        method: a name in `nsac.METHODS` that takes tables.
-        members: ensemble size; None is 8 for 100 to 1500 rows, otherwise 4.
+        method: a name in `nsac.METHODS` that takes tables. Methods other than `"nsac"` are trained alone, without a
+            stack, and calibrated on rows of their own.
+        members: ensemble size; None is 4.
+        effort: `"fast"`, `"default"` or `"best"`: how long to train, and how many members there are by default.
         categorical: names or positions of columns that are categories whatever they hold.
         dayfirst: whether 01/02/2024 is in February, in columns of dates as text; None if the rows decide it.
+        target_range: lower and upper bound of the targets, either of which may be None: (0, None) for positive ones.
+            Predictions stay within. None if the data decide whether the logarithm of positive targets is learned.
         training: fields of `nsac.training.TrainConfig` that replace the defaults.
-        num_samples: Monte Carlo draws per member.
+        num_samples: draws of the predictive distribution.
+        n_jobs: processes that train members at the same time; None is 1.
         random_state: fixes everything that is random: a number, None or a `RandomState`.
-        verbose: whether to show a progress bar, on a terminal.
+        verbose: whether to show progress: a bar on a terminal, a line now and then elsewhere.
         folds: deprecated name of `members`.
 
     Attributes:
-        members_: the fitted methods.
-        chosen_: the selected weight decay, if there was a search.
+        members_: the fitted networks.
+        components_: the other models, and the stack of all; None for methods other than `"nsac"`.
+        link_: the scale on which targets are learned.
+        chosen_: the weight decay in use.
         data_: number of training rows, their digest, and the names of the targets if y had any.
-        calibration_: variance scale and conformal scores of the mixture.
+        calibration_: conformal scores of the left-out rows.
         n_features_in_, feature_names_in_: columns of X; the latter only if X was a frame with names.
     """
 
     kind: ClassVar[str] = "table"
     problem_: TableProblem
     components_: Components | None
+    link_: Link
 
     def __init__(
         self,
@@ -92,6 +108,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         effort: Effort = "default",
         categorical: Sequence[str | int] | None = None,
         dayfirst: bool | None = None,
+        target_range: tuple[float | None, float | None] | None = None,
         training: dict[str, Any] | None = None,
         num_samples: int = 20,
         n_jobs: int | None = None,
@@ -104,6 +121,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         self.effort: Effort = effort
         self.categorical = categorical
         self.dayfirst = dayfirst
+        self.target_range = target_range
         self.training = training
         self.num_samples = num_samples
         self.n_jobs = n_jobs
@@ -130,7 +148,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         self._check_method()
         check_choice("effort", self.effort, get_args(Effort))
         members = self._n_members()
-        table = self._table(X, reset=True)
+        X = as_frame(X)
+        table = check_table(self, X, reset=True)
         target = target_values(y, type(self).__name__)
         self._axes, target = target.ndim, target.reshape(len(target), -1)
         check_consistent_length(table, target)
@@ -138,83 +157,81 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         names = [str(name) for name in known or range(self.n_features_in_)]
         categorical = categorical_positions(self.categorical or (), known, names)
         self.columns_ = Columns.fit(table, names, categorical, self.dayfirst)
+        weight, codes = row_weights(sample_weight, len(target)), group_codes(groups, len(target))
         random_state = check_random_state(self.random_state)
         inputs = self.columns_.tensors(table)
-        stacked = issubclass(METHODS[self.method], NSACMethod)
-        learn = self._fit_stacked if stacked else self._fit_mixture
-        learn(inputs, target, y, members, random_state)
+        if issubclass(METHODS[self.method], NSACMethod):
+            if codes is None:
+                warn_if_grouped(table, inputs)
+            self._fit_stacked(inputs, target, y, members, weight, codes, random_state)
+        else:
+            if weight is not None or codes is not None or self.target_range is not None:
+                raise ValueError(
+                    "`sample_weight`, `groups` and `target_range` must be None for methods other than 'nsac'. "
+                    f"Got method={self.method!r}."
+                )
+            self._fit_mixture(inputs, target, y, members, random_state)
         return self
 
-    def _prepare(self, inputs: Batch, target: np.ndarray, y: Any, rows: np.ndarray, random_state: Any) -> tuple[Data, TableProblem]:
-        """Scale the targets by those of `rows`, draw donors among them, and describe the data."""
-        self.centre_, self.scale_ = target[rows].mean(0), target_std(target[rows], y)
-        data = TensorData(**inputs, y=torch.as_tensor((target - self.centre_) / self.scale_, dtype=torch.float32))
-        self.data_ = {"rows": len(target), "sha256": digest_of(data.columns), "targets": target_names(y)}
-        self.imputer_ = HotDeck.fit(inputs, rows, random_state)
-        problem = TableProblem(
-            inputs["x"].shape[1], target.shape[1],
-            categories=tuple(len(categories) for categories in self.columns_.categories.values()),
-            missing=bool(self.imputer_.learned["x"].any()),
-        )  # fmt: skip
-        return data, problem
-
-    def _fit_stacked(self, inputs: Batch, target: np.ndarray, y: Any, members: int | None, random_state: Any) -> None:
-        """Every model leaves the same folds out; on these rows they are stacked and calibrated."""
+    def _fit_stacked(
+        self, inputs: Batch, target: np.ndarray, y: Any, members: int | None, weight: Tensor | None,
+        groups: np.ndarray | None, random_state: np.random.RandomState,
+    ) -> None:  # fmt: skip
         n = len(target)
-        data, problem = self._prepare(inputs, target, y, np.arange(n), random_state)
-        self.problem_ = problem
-        members = default_members(n, self.effort) if members is None else members
-        splits = random_splits(n, max(members, 2), random_state, default_folds(n))
+        members = MEMBERS[self.effort] if members is None else members
+        rows = np.arange(n)
+        self.imputer_ = HotDeck.fit(inputs, rows, random_state)
+        self.problem_ = self._problem(inputs, target.shape[1])
+        target_std(target, y)  # refuses targets that do not vary
+        splits = make_splits(n, members, random_state) if groups is None else split_groups(groups, random_state)
         seed = int(random_state.randint(2**31 - 1))
-        self.seeds_ = [(seed + 10_007 * k) % 2**31 for k in range(members)]
-        z = data.batch(torch.arange(n))["y"]
         with single_threaded():
-            others = LeftOutModels.fit(problem, inputs, z, splits, None, seed)
-            rows = torch.as_tensor(np.concatenate([left_out for _, left_out in splits[:members]]))
-            decay = DECAY_PER_NOISE * others.noise(z, rows)
-            low, high = WEIGHT_DECAY_RANGE
-            self.chosen_ = {"weight_decay": min(max(decay, low), high) * (1000 / n) ** 0.5}
-            import os
-            self._top = os.environ.get("TOP", "1") == "1"
-            if self._top:
-                from dataclasses import replace
-                base = others.means.permute(1, 2, 0).flatten(1)
-                self._w = torch.as_tensor(__import__("nsac.estimators.stack", fromlist=["x"])._robust_weights(others.means[:, rows, 0].numpy(), z[rows, 0].double().numpy(), np.ones(len(rows))))
-                data = TensorData(**(inputs | {"x": torch.cat([inputs["x"], base.float().nan_to_num()], 1)}), y=z)
-                self.problem_ = replace(problem, input_dim=problem.input_dim + 2)
-            self.members_ = self._train_members(data, splits[:members])
-            self.problem_ = problem
-            predicted = []
-            for member, (_, left_out) in zip(self.members_, splits, strict=False):
-                draws = mixture([member], batches(Subset(data, left_out), PREDICTION_BATCH), self._member_draws)
-                predicted.append(Moments.of(draws, 1))
-            ensemble = Moments(*(torch.cat(column) for column in zip(*predicted, strict=True)))
-            parts = others.parts(ensemble, rows)
-            if os.environ.get("DBG"):
-                print("   oof mse nsac/kernel/tree", (parts.means - z[rows].double()).square().mean((1, 2)).numpy().round(4), "al", float(parts.aleatoric.mean()), "ep", parts.epistemic.mean((0,1)).numpy().round(4), flush=True)
-            stack = Stack.fit(parts, z[rows].double())
-            self.components_ = others.stacked(stack)
-            prediction = stack.predict(parts, self.num_samples)
-            self.calibration_ = Calibration.fit(prediction, z[rows].double(), rescale=False)
+            design, shared = flatten(self.problem_, inputs), design_groups(self.problem_)
+            self.link_ = choose_link(design, target, self.target_range, shared, random_state.permutation(n))
+            z = self._standardise(self.link_.forward(torch.from_numpy(target)).numpy(), y)
+            self.data_ = self._data(inputs | {"y": z}, y)
+            codes = None if groups is None else torch.from_numpy(groups)
+            fitted = fit_stacked(
+                self.problem_, inputs, z, splits, weight, codes, seed, self.num_samples, self._train_members
+            )
+        self.members_, self.components_, self.calibration_, self.seeds_, self.chosen_ = fitted
 
-    def _train_members(self, data: Data, splits: Splits) -> list[AbstractMethod]:
-        jobs = [(data, split, seed, self.chosen_) for split, seed in zip(splits, self.seeds_, strict=True)]
-        if self.n_jobs in (None, 1):
-            return [self._member(*job) for job in jobs]
-        return Parallel(n_jobs=self.n_jobs)(delayed(self._member)(*job) for job in jobs)  # pyright: ignore
-
-    def _fit_mixture(self, inputs: Batch, target: np.ndarray, y: Any, members: int | None, random_state: Any) -> None:
-        """The members are calibrated on rows of their own."""
+    def _fit_mixture(
+        self, inputs: Batch, target: np.ndarray, y: Any, members: int | None, random_state: np.random.RandomState
+    ) -> None:
+        """The mixture of the members, calibrated on rows of its own."""
         n = len(target)
         order = random_state.permutation(n)
         calibration, rest = np.sort(order[: calibration_size(n)]), np.sort(order[calibration_size(n) :])
-        data, problem = self._prepare(inputs, target, y, rest, random_state)
-        members = (8 if MIN_SEARCH_ROWS <= n <= MAX_ROWS_OF_8_MEMBERS else 4) if members is None else members
-        folds = random_splits(len(rest), members, random_state)
+        self.components_, self.link_ = None, Link("identity")
+        target_std(target[rest], y)
+        data = TensorData(**inputs, y=self._standardise(target, y, rest))
+        self.data_ = self._data(data.columns, y)
+        self.imputer_ = HotDeck.fit(inputs, rest, random_state)
+        folds = random_splits(len(rest), 4 if members is None else members, random_state)
         splits = [(rest[train], rest[validation]) for train, validation in folds]
         seed, candidates = int(random_state.randint(2**31 - 1)), weight_decay_candidates(n, len(rest))
-        self.components_ = None
-        self._learn(problem, data, Subset(data, calibration), splits, seed, candidates)
+        self._learn(self._problem(inputs, target.shape[1]), data, Subset(data, calibration), splits, seed, candidates)
+
+    def _problem(self, inputs: Batch, outputs: int) -> TableProblem:
+        categories = tuple(len(categories) for categories in self.columns_.categories.values())
+        missing = bool(self.imputer_.learned["x"].any())
+        return TableProblem(inputs["x"].shape[1], outputs, categories=categories, missing=missing)
+
+    def _standardise(self, values: np.ndarray, y: Any, rows: Any = slice(None)) -> Tensor:
+        self.centre_, self.scale_ = values[rows].mean(0), values[rows].std(0)
+        return torch.as_tensor((values - self.centre_) / self.scale_, dtype=torch.float32)
+
+    def _data(self, columns: Batch, y: Any) -> dict[str, Any]:
+        return {"rows": len(columns["y"]), "sha256": digest_of(columns), "targets": target_names(y)}
+
+    def _train_members(
+        self, data: Data, splits: Splits, seeds: Sequence[int], chosen: dict[str, Any]
+    ) -> list[AbstractMethod]:
+        jobs = [(data, split, seed, chosen) for split, seed in zip(splits, seeds, strict=True)]
+        if self.n_jobs in (None, 1):
+            return [self._member(*job) for job in jobs]
+        return Parallel(n_jobs=self.n_jobs)(delayed(self._member)(*job) for job in jobs)  # pyright: ignore
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean, (n[, outputs]), and with `return_std` the calibrated standard deviation as well."""
@@ -243,7 +260,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         for p in self._predictions(X):
             if p.shape[1] > 1:
                 names = self.data_.get("targets") or [str(i) for i in range(p.shape[1])]
-            intervals = {each: self.calibration_.scaled_interval(p, each) for each in coverages}
+            intervals = {each: self._interval(p, each) for each in coverages}
             chunks.append(prediction_columns(p, intervals, {each: p.quantile(each) for each in levels}, names))
         columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
         return DataFrame(columns, index=X.index if hasattr(X, "iloc") else None)
@@ -256,7 +273,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         coverages = probabilities("coverage", coverage)
         chunks = []
         for p in self._predictions(X):
-            intervals = [torch.stack(self.calibration_.scaled_interval(p, each), 1) for each in coverages]
+            intervals = [torch.stack(self._interval(p, each), 1) for each in coverages]
             chunks.append(torch.stack(intervals, 1))
         ends = self._joined(chunks)
         return ends[:, 0] if np.ndim(coverage) == 0 else ends
@@ -266,32 +283,58 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         levels = probabilities("quantiles", quantiles)
         return self._joined([p.quantile(levels).movedim(0, 1) for p in self._predictions(X)])
 
-    def predict_distribution(self, X: Any) -> Prediction:
-        """The calibrated mixture in the unit of y, one distribution per row (and output)."""
-        p = join(list(self._predictions(X)), 1)
+    def predict_distribution(self, X: Any) -> Prediction | TransformedPrediction:
+        """The calibrated distribution in the unit of y, one per row (and output)."""
+        p = self._to_targets(join([self._base(each) for each in self._predictions(X)], 1))
         return p[:, 0] if self._axes == 1 else p
 
-    def conformal_interval(self, prediction: Prediction, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+    def conformal_interval(
+        self, prediction: Prediction | TransformedPrediction, coverage: float = 0.9
+    ) -> tuple[Tensor, Tensor]:
         """Lower and upper ends of the conformal interval of a prediction that `predict_distribution` returned."""
         if self._axes == 2:
-            return self.calibration_.scaled_interval(prediction, coverage)
-        lower, upper = self.calibration_.scaled_interval(prediction[:, None], coverage)
+            return self._interval(prediction, coverage)
+        lower, upper = self._interval(prediction[:, None], coverage)
         return lower[:, 0], upper[:, 0]
 
     def ood_score(self, X: Any) -> np.ndarray:
-        """Out-of-distribution score of each row, (n,): its epistemic standard deviation over that of the target."""
+        """Out-of-distribution score of each row, (n,): its epistemic standard deviation over that of the target.
+
+        With a link, both are those of the transformed target.
+        """
         self._check_epistemic()
         return np.concatenate([p.epistemic.mean(1).sqrt().numpy() for p in self._chunks(X)])
 
-    def _predictions(self, X: Any) -> Iterator[Prediction]:
+    def outside_range(self, X: Any) -> np.ndarray:
+        """Whether a number of a row is notably outside the range of the training rows, (n,)."""
+        check_is_fitted(self)
+        if self.components_ is None:
+            raise ValueError(f"`method` must be 'nsac' to know the training range. Got {self.method!r} instead.")
+        x = self.columns_.tensors(check_table(self, as_frame(X), reset=False))["x"]
+        return self.components_.ranges.outside(x).numpy()
+
+    def _predictions(self, X: Any) -> Iterator[Prediction | TransformedPrediction]:
         """Calibrated predictions in the unit of y, (rows, outputs), of some thousand rows at a time."""
         for p in self._chunks(X):
-            yield self.calibration_.apply(p).affine(torch.as_tensor(self.scale_), torch.as_tensor(self.centre_))
+            scaled = self.calibration_.apply(p).affine(torch.as_tensor(self.scale_), torch.as_tensor(self.centre_))
+            yield self._to_targets(scaled)
+
+    def _to_targets(self, scaled: Prediction) -> Prediction | TransformedPrediction:
+        return scaled if self.link_.name == "identity" else TransformedPrediction(scaled, self.link_)
+
+    @staticmethod
+    def _base(prediction: Prediction | TransformedPrediction) -> Prediction:
+        """The distribution on the scale on which targets are learned."""
+        return prediction.prediction if isinstance(prediction, TransformedPrediction) else prediction
+
+    def _interval(self, prediction: Prediction | TransformedPrediction, coverage: float) -> tuple[Tensor, Tensor]:
+        lower, upper = self.calibration_.scaled_interval(self._base(prediction), coverage)
+        return self.link_.inverse(lower), self.link_.inverse(upper)
 
     def _chunks(self, X: Any) -> Iterator[Prediction]:
         """Standardised predictions of the members, before calibration; every row is predicted here, once."""
         check_is_fitted(self)
-        columns = self.columns_.tensors(self._table(X, reset=False))
+        columns = self.columns_.tensors(check_table(self, as_frame(X), reset=False))
         for chunk in _split_rows(columns, CHUNK_ROWS):
             yield self.imputer_.predict(chunk, self._mixture)
 
@@ -306,59 +349,42 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
     def _mixture(self, columns: Batch) -> Prediction:
         if self.components_ is None:
             return mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), self.num_samples)
-        from nsac.estimators.components import flatten
-        wide = columns
-        if self._top:
-            design = flatten(self.problem_, columns)
-            base = torch.cat([self.components_.kernel.predict(design)[0], self.components_.trees.predict(design)], 1)
-            wide = columns | {"x": torch.cat([columns["x"], base.float()], 1)}
-        draws = mixture(self.members_, _split_rows(wide, PREDICTION_BATCH), self._member_draws)
+        size = member_draws(self.num_samples, len(self.members_))
+        draws = mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), size)
         with single_threaded():
             ensemble = Moments.of(draws, len(self.members_))
             return self.components_.predict(self.problem_, columns, ensemble, self.num_samples)
-
-    @property
-    def _member_draws(self) -> int:
-        """Draws of a member: all members together have `num_samples`, and each enough for a variance."""
-        return max(MIN_MEMBER_DRAWS, -(-self.num_samples // len(self.seeds_)))
 
     def _joined(self, chunks: list[Tensor]) -> np.ndarray:
         values = torch.cat(chunks).numpy()
         return values[..., 0] if self._axes == 1 else values  # y had no axis of outputs
 
-    def _table(self, X: Any, reset: bool) -> Any:
-        min_rows = MIN_ROWS if reset else 1
-        if hasattr(X, "iloc") and getattr(X, "ndim", 0) == 2:
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            if len(X) < min_rows or not X.shape[1]:
-                raise ValueError(
-                    f"Found frame with {len(X)} sample(s) and {X.shape[1]} feature(s) (shape={X.shape}) while a "
-                    f"minimum of {min_rows} and 1 is required by {type(self).__name__}."
-                )
-            return X
-        return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False, ensure_min_samples=min_rows)
-
     def _training(self, rows: int) -> dict[str, Any]:
-        """Weights are validated now and then, and the best are kept."""
         if issubclass(METHODS[self.method], NSACMethod):
-            steps = int(min(MAX_STEPS_PER_ROW * rows, STEPS_FOR_1000_ROWS * (rows / 1000) ** STEPS_EXPONENT))
-            steps = max(1, round(EFFORT_STEPS[self.effort] * steps))
-            batch_size = next(size for limit, size in BATCH_SIZES if rows < limit)
-            checks = {"max_steps": steps, "validate_every": max(1, steps // VALIDATIONS)}
-            return checks | {"batch_size": min(batch_size, rows), "learning_rate": LEARNING_RATE}
+            return training_fields(rows, self.effort)
         steps = int(min(4 * rows, 450 * (rows / 1000) ** 0.55))
         batch_size = min(128 if rows < LARGE_TABLE_ROWS else 256, rows)
-        return {"max_steps": steps, "validate_every": steps, "batch_size": batch_size, "learning_rate": LEARNING_RATE}
+        return {"max_steps": steps, "validate_every": steps, "batch_size": batch_size, "learning_rate": 6e-3}
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts = {"columns": self.columns_.to_dict(), "named": hasattr(self, "feature_names_in_"), "axes": self._axes}
-        facts |= {"data": self.data_, "chosen": self.chosen_}
+        facts |= {"data": self.data_, "chosen": self.chosen_, "link": self.link_.to_dict()}
+        facts |= {"stacked": self.components_ is not None}
         arrays = {"x.centre": self.columns_.centre, "x.scale": self.columns_.scale}
         arrays |= {"y.centre": self.centre_, "y.scale": self.scale_}
-        return facts, self.imputer_.to_tensors() | {name: torch.as_tensor(array) for name, array in arrays.items()}
+        tensors = self.imputer_.to_tensors() | {name: torch.as_tensor(array) for name, array in arrays.items()}
+        if self.components_ is not None:
+            tensors |= {f"{COMPONENTS}{name}": each for name, each in self.components_.to_tensors().items()}
+        return facts, tensors
 
     def _load_state(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         problem = self.problem_
+        facts = {"link": Link("identity").to_dict(), "stacked": False} | facts  # older folders have neither
+        own = {name: each for name, each in tensors.items() if not name.startswith(COMPONENTS)}
+        others = {name.removeprefix(COMPONENTS): each for name, each in tensors.items() if name not in own}
+        tensors = own
+        self.link_ = Link.from_dict(facts["link"])
+        self.components_ = Components.from_tensors(others, problem) if facts["stacked"] else None
         self.imputer_ = HotDeck.from_tensors(tensors, problem.input_dim, problem.categories)
         self.columns_ = Columns.from_dict(facts["columns"], tensors["x.centre"], tensors["x.scale"])
         self.centre_ = tensors["y.centre"].double().numpy()
@@ -370,7 +396,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         outputs = (problem.output_dim,)
         rules = {
             "its keys": set(facts) == _FACTS and isinstance(facts["named"], bool),
-            "the number of tensors": len(tensors) == 4 + len(self.imputer_.to_tensors()),
+            "the number of tensors": len(tensors) == 4 + len(self.imputer_.to_tensors())
+            and bool(others) == facts["stacked"],
             "the shape of y": self._axes == 2 or (self._axes == 1 and outputs == (1,)),
             "categories": problem.categories == tuple(len(each) for each in self.columns_.categories.values()),
             "numeric columns": len(self.columns_.centre) == problem.input_dim,
@@ -383,17 +410,6 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         for name, fits in rules.items():
             if not fits:
                 raise ValueError(f"`own` does not fit the problem: {name}.")
-
-
-def default_folds(rows: int) -> int:
-    """Folds of a table: with few rows all are left out, with many some."""
-    return 5 if rows <= SMALL_TABLE_ROWS else 8
-
-
-def default_members(rows: int, effort: str) -> int:
-    """Ensemble size."""
-    members = {"fast": 2, "default": 5 if rows <= SMALL_TABLE_ROWS else 4, "best": 8}[effort]
-    return members
 
 
 def weight_decay_candidates(rows: int, train_rows: int) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """Stacking: one predictive distribution from several models, fitted on rows that none of them was trained on."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
