@@ -91,6 +91,8 @@ class Trees:
         for name, limit in limits.items():
             if nodes[name].numel() and not 0 <= int(nodes[name].min()) <= int(nodes[name].max()) < limit:
                 raise ValueError(f"The trees must have `{name}` from 0 to {limit - 1}.")
+        if trees.threshold.isnan().any():
+            raise ValueError("The thresholds of the trees must not be NaN.")
         if trees.depth.shape != () or not 0 <= int(trees.depth) < shape[1]:
             raise ValueError("The depth of the trees must be below their number of nodes.")
         return trees

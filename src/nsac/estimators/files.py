@@ -28,7 +28,7 @@ MAX_TENSORS_BYTES, MAX_CONFIG_BYTES, MAX_HEADER_BYTES = 4 << 30, 64 << 20, 8 << 
 MAX_READ_ATTEMPTS = 100  # while other processes replace the folder
 CLASSES = {"NSACRegressor": "nsac.estimators.regressor", "NSACForecaster": "nsac.estimators.forecaster"}
 """Classes that a folder may hold, and their modules; no file can add to this list."""
-_NOT_FINITE = {"examples.x", "scores", "said", "threshold", "novelty.log_amplitude"}
+_NOT_FINITE = {"examples.x", "scores", "said", "threshold", "components.trees.threshold", "novelty.log_amplitude"}
 """Tensors in which NaN is a missing value, or infinity is a limit or a logarithm of 0."""
 _SCALES = {"x.scale", "y.scale", "unit", "change", "scale"}  # the last one is that of the calibration
 _KEYS = {"parameters", "own", "problem", "seeds"}  # of a config; `own` is what `_state` returns
