@@ -73,7 +73,8 @@ class Kernel:
         solved = torch.cholesky_solve(left_out.moment, torch.linalg.cholesky(left_out.precision))
         coefficient = torch.linalg.solve_triangular(factor.T, solved, upper=True)
         root = torch.linalg.cholesky(left_out.precision[:v, :v])
-        return cls(inverse_length, variances, inducing, factor, coefficient, root), left_out
+        tensors = (inverse_length, variances, inducing, factor, coefficient, root)
+        return cls(*(each.contiguous() for each in tensors)), left_out  # as after loading: products agree to the bit
 
     def predict(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean, (n, outputs), and variance of f, (n,)."""

@@ -36,7 +36,7 @@ from nsac.estimators.stacked import (
     training_fields,
 )  # fmt: skip
 from nsac.estimators.tables import as_frame, check_table
-from nsac.estimators.targets import choose_link
+from nsac.estimators.targets import choose_link, max_epistemic
 from nsac.methods import METHODS, AbstractMethod, TableProblem
 from nsac.methods.nsac import NSACMethod
 from nsac.models.encoder import Batch
@@ -353,7 +353,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         draws = mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), size)
         with single_threaded():
             ensemble = Moments.of(draws, len(self.members_))
-            return self.components_.predict(self.problem_, columns, ensemble, self.num_samples)
+            limit = max_epistemic(self.link_, self.scale_)
+            return self.components_.predict(self.problem_, columns, ensemble, self.num_samples, limit)
 
     def _joined(self, chunks: list[Tensor]) -> np.ndarray:
         values = torch.cat(chunks).numpy()
