@@ -9,6 +9,7 @@ packages of the peers are in the extra `peers`.
 
 import argparse
 import importlib
+import itertools
 import json
 import multiprocessing
 import resource
@@ -74,6 +75,10 @@ def write(path: Path, record: dict[str, Any]) -> None:
     write_atomic(path, (json.dumps(record, indent=1) + "\n").encode())
 
 
+def skip(path: Path, name: str, method: str, number: int, reason: str) -> None:
+    write(path, {"table": name, "method": method, "split": number, "skipped": reason})
+
+
 def run_limited(path: Path, name: str, method: str, number: int, seconds: int) -> None:
     """Write the record, from a process of its own that may use this CPU time; 0: from this process, without limit."""
     if not seconds:
@@ -87,8 +92,7 @@ def run_limited(path: Path, name: str, method: str, number: int, seconds: int) -
     process.start()
     process.join()
     if process.exitcode in (-signal.SIGXCPU, -signal.SIGKILL):
-        reason = f"more than {seconds} CPU seconds"
-        write(path, {"table": name, "method": method, "split": number, "skipped": reason})
+        skip(path, name, method, number, f"more than {seconds} CPU seconds")
     elif process.exitcode:
         raise RuntimeError(f"{method} failed on {name}, split {number}: see above.")
 
@@ -175,6 +179,30 @@ def splits(text: str) -> list[int]:
     return list(range(int(first), int(last or first) + 1))
 
 
+def compute(given: argparse.Namespace, method: str) -> None:
+    """The records of a method that do not exist."""
+    if not given.skip:
+        try:
+            importlib.import_module(METHODS[method].package)
+        except ModuleNotFoundError as err:
+            return print(f"{method} is left out: {err}. Install it with `pip install 'nsac[peers]'`.")
+    for name, number in itertools.product(given.tables, given.splits):
+        path = given.out / name / f"{method}_{number}.json"
+        if path.exists():
+            continue
+        if given.skip:
+            skip(path, name, method, number, given.skip)
+            continue
+        try:
+            run_limited(path, name, method, number, given.cpu_limit)
+        except RuntimeError as err:
+            print(err, flush=True)
+            continue
+        record = json.loads(path.read_text())
+        found = [f"{score} {record[score]:.4g}" for score in SCORES if score in record]
+        print(f"{name} {method} {number}: {'  '.join(found) or record['skipped']}", flush=True)
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", nargs="+", choices=SUITE, default=list(SUITE), metavar="TABLE")
@@ -182,29 +210,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--splits", type=splits, default=splits("0-2"), metavar="0-2")
     parser.add_argument("--out", type=Path, default=Path("results/tables"))
     parser.add_argument("--cpu-limit", type=int, default=300, metavar="SECONDS", help="of one fit; 0: none")
+    parser.add_argument("--skip", metavar="REASON", help="record fits without a record as skipped, for this reason")
     parser.add_argument("--report", action="store_true", help="print the records that exist, and compute none")
     parser.add_argument("--picture", type=Path, help="write a plot of the mean ranks")
     given = parser.parse_args(arguments)
     for method in [] if given.report else given.methods:
-        try:
-            importlib.import_module(METHODS[method].package)
-        except ModuleNotFoundError as err:
-            print(f"{method} is left out: {err}. Install it with `pip install 'nsac[peers]'`.")
-            continue
-        for name in given.tables:
-            for number in given.splits:
-                path = given.out / name / f"{method}_{number}.json"
-                if path.exists():
-                    continue
-                try:
-                    run_limited(path, name, method, number, given.cpu_limit)
-                except RuntimeError as err:
-                    print(err, flush=True)
-                    continue
-                record = json.loads(path.read_text())
-                found = [f"{score} {record[score]:.4g}" for score in SCORES if score in record]
-                text = "  ".join(found) or f"skipped, {record['skipped']}"
-                print(f"{name} {method} {number}: {text}", flush=True)
+        compute(given, method)
     records = read(given.out, given.tables, given.methods, given.splits)
     if records.empty:
         return print("There are no records.")

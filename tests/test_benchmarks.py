@@ -100,6 +100,13 @@ def test_a_fit_that_takes_too_long_is_recorded_as_skipped(tiny, tmp_path, monkey
     assert "There are no records" in capsys.readouterr().out
 
 
+def test_a_fit_can_be_recorded_as_skipped_without_running_it(tiny, tmp_path):
+    run(tmp_path, "naive")
+    records = run(tmp_path, "naive", "tabm", options=("--skip", "too large"))
+    assert records["tabm_0"] == {"table": "Wage", "method": "tabm", "split": 0, "skipped": "too large"}
+    assert "skipped" not in records["naive_0"]
+
+
 def test_the_report_computes_nothing_and_the_picture_is_written(tiny, tmp_path, capsys):
     run(tmp_path, "naive", "gp")
     records = run(tmp_path, "naive", "gp", "lightgbm", options=("--report", "--picture", str(tmp_path / "ranks.png")))
