@@ -80,7 +80,10 @@ def skip(path: Path, name: str, method: str, number: int, reason: str) -> None:
 
 
 def run_limited(path: Path, name: str, method: str, number: int, seconds: int) -> None:
-    """Write the record, from a process of its own that may use this CPU time; 0: from this process, without limit."""
+    """Write the record, from a process of its own that may use this CPU time; 0: from this process, without limit.
+
+    A process that fails prints its error and leaves no record.
+    """
     if not seconds:
         return write(path, run(name, method, number))
 
@@ -94,7 +97,7 @@ def run_limited(path: Path, name: str, method: str, number: int, seconds: int) -
     if process.exitcode in (-signal.SIGXCPU, -signal.SIGKILL):
         skip(path, name, method, number, f"more than {seconds} CPU seconds")
     elif process.exitcode:
-        raise RuntimeError(f"{method} failed on {name}, split {number}: see above.")
+        print(f"{method} failed on {name}, split {number}; its error is above.", flush=True)
 
 
 def read(folder: Path, tables: list[str], methods: list[str], splits: list[int]) -> pd.DataFrame:
@@ -193,10 +196,8 @@ def compute(given: argparse.Namespace, method: str) -> None:
         if given.skip:
             skip(path, name, method, number, given.skip)
             continue
-        try:
-            run_limited(path, name, method, number, given.cpu_limit)
-        except RuntimeError as err:
-            print(err, flush=True)
+        run_limited(path, name, method, number, given.cpu_limit)
+        if not path.exists():
             continue
         record = json.loads(path.read_text())
         found = [f"{score} {record[score]:.4g}" for score in SCORES if score in record]
