@@ -37,7 +37,7 @@ lint: .venv/.all
 	$(BIN)/codespell src tests docs README.md CHANGELOG.md CONTRIBUTING.md
 	$(BIN)/pyright
 
-setup: .venv/.all  ## the whole environment, every extra
+setup: .venv/.all  ## the whole environment, every extra but the large `peers`
 
 format: .venv/.all
 	$(BIN)/ruff check --fix .
