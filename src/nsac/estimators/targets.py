@@ -17,7 +17,8 @@ MIN_GAIN = 0.01  # nats per row that a link must gain over the identity: a simpl
 
 def max_epistemic(link: Link, scale: np.ndarray) -> Tensor | None:
     """Largest epistemic variance of standardised targets, (outputs,), or None: the logarithm of a target may be unknown
-    by a factor e, not more, because the mean of its exponential would exceed everything."""
+    by a factor e, not more, because the mean of its exponential would exceed everything.
+    """
     return torch.from_numpy((MAX_LOG_STD / scale) ** 2) if link.name == "log" else None
 
 
