@@ -27,7 +27,9 @@ from nsac.estimators.components import Components, Moments, design_groups, flatt
 from nsac.estimators.grouping import group_codes, row_weights, warn_if_grouped
 from nsac.estimators.imputation import HotDeck
 from nsac.estimators.stacked import (
+    FIRST_MEMBERS,
     MEMBERS,
+    SMALL_TABLE_ROWS,
     Effort,
     fit_stacked,
     make_splits,
@@ -178,6 +180,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         groups: np.ndarray | None, random_state: np.random.RandomState,
     ) -> None:  # fmt: skip
         n = len(target)
+        first = members or (FIRST_MEMBERS if n > SMALL_TABLE_ROWS and groups is None else n)
         members = MEMBERS[self.effort] if members is None else members
         rows = np.arange(n)
         self.imputer_ = HotDeck.fit(inputs, rows, random_state)
@@ -192,7 +195,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
             self.data_ = self._data(inputs | {"y": z}, y)
             codes = None if groups is None else torch.from_numpy(groups)
             fitted = fit_stacked(
-                self.problem_, inputs, z, splits, weight, codes, seed, self.num_samples, self._train_members
+                self.problem_, inputs, z, splits, weight, codes, seed, self.num_samples, self._train_members, first
             )
         self.members_, self.components_, self.calibration_, self.seeds_, self.chosen_ = fitted
 

@@ -22,11 +22,13 @@ SMALL_TABLE_ROWS, SMALL_FOLDS, LARGE_FOLDS = 1500, 5, 8
 """Rows up to which a table has few folds, so that most of its rows are left out by some member; folds."""
 DECAY_PER_NOISE, WEIGHT_DECAY_RANGE = 10.0, (0.01, 8.0)
 """Weight decay, for 1000 rows, per squared error of the other models, and its range: noise needs a strong decay."""
-STEPS_FOR_1000_ROWS, STEPS_EXPONENT, MAX_STEPS_PER_ROW = 300, 0.3, 4
-"""Training steps: 300 for 1000 rows, growing as the power 0.3 of the number of rows, and at most 4 per row."""
+STEPS_FOR_1000_ROWS, STEPS_EXPONENT, MAX_STEPS_PER_ROW = 300, 0.33, 4
+"""Training steps: 300 for 1000 rows, growing as the power 0.33 of the number of rows, and at most 4 per row."""
 BATCH_SIZES = ((3000, 128), (30_000, 256), (float("inf"), 512))  # rows below which a batch has this size
 LEARNING_RATE = 6e-3  # high, since the weight decay is strong
 VALIDATIONS = 8  # times that the weights of a member are validated; the best are kept
+FIRST_MEMBERS, MIN_WEIGHT = 2, 0.1
+"""Members of a large table that are trained first, and their weight in the stack from which on others follow."""
 MIN_MEMBER_DRAWS = 4  # of which the variance of a member's mean is computed
 
 TrainMembers = Callable[[Data, Splits, Sequence[int], dict[str, Any]], list[AbstractMethod]]
@@ -52,8 +54,11 @@ def fit_stacked(
     seed: int,
     num_samples: int,
     train_members: TrainMembers,
+    first: int,
 ) -> Stacked:
     """Fit kernel and trees, then the ensemble, one member per split; stack and calibrate them on the left-out rows.
+
+    Members after the first ones are trained only if these have weight in the stack.
 
     Args:
         problem, columns, z: standardised rows and targets, (n, outputs).
@@ -62,28 +67,37 @@ def fit_stacked(
         seed: of everything random.
         num_samples: draws of the predictive distribution.
         train_members: trains one member per split.
+        first: number of members to train first.
     """
     seeds = [(seed + 10_007 * k) % 2**31 for k in range(len(splits))]
+    size = member_draws(num_samples, len(splits))
     others = LeftOutModels.fit(problem, columns, z, splits, weight, seed)
-    rows = torch.as_tensor(np.concatenate([left_out for _, left_out in splits]))
     low, high = WEIGHT_DECAY_RANGE
-    decay = min(max(DECAY_PER_NOISE * others.noise(z, rows), low), high)
+    decay = min(max(DECAY_PER_NOISE * others.noise(z, _left_out(splits)), low), high)
     chosen = {"weight_decay": decay * (1000 / len(z)) ** 0.5}
     data = TensorData(**columns, y=z)
     resampled = splits if weight is None else [(resample(train, weight.numpy()), out) for train, out in splits]
-    members = train_members(data, resampled, seeds, chosen)
-    predicted = []
-    for member, (_, left_out) in zip(members, splits, strict=True):
-        draws = mixture(
-            [member], batches(Subset(data, left_out), PREDICTION_BATCH), member_draws(num_samples, len(seeds))
-        )
-        predicted.append(Moments.of(draws, 1))
-    parts = others.parts(Moments(*(torch.cat(column) for column in zip(*predicted, strict=True))), rows)
-    targets, row_weight = z[rows].double(), None if weight is None else weight[rows]
-    stack = Stack.fit(parts, targets, row_weight)
+    members: list[AbstractMethod] = []
+    predicted: list[Moments] = []
+    for some in (slice(0, first), slice(first, None)):
+        trained = train_members(data, resampled[some], seeds[some], chosen)
+        for member, (_, left_out) in zip(trained, splits[some], strict=True):
+            draws = mixture([member], batches(Subset(data, left_out), PREDICTION_BATCH), size)
+            predicted.append(Moments.of(draws, 1))
+        members += trained
+        rows = _left_out(splits[: len(members)])
+        parts = others.parts(Moments(*(torch.cat(column) for column in zip(*predicted, strict=True))), rows)
+        targets, row_weight = z[rows].double(), None if weight is None else weight[rows]
+        stack = Stack.fit(parts, targets, row_weight)
+        if len(members) == len(splits) or stack.weights[0].max() < MIN_WEIGHT:
+            break
     prediction = stack.predict(parts, num_samples)
     calibration = Calibration.fit(prediction, targets, None if groups is None else groups[rows], rescale=False)
-    return Stacked(members, others.stacked(stack), calibration, seeds, chosen)
+    return Stacked(members, others.stacked(stack), calibration, seeds[: len(members)], chosen)
+
+
+def _left_out(splits: Splits) -> Tensor:
+    return torch.as_tensor(np.concatenate([left_out for _, left_out in splits]))
 
 
 def member_draws(num_samples: int, members: int) -> int:
