@@ -13,6 +13,7 @@ MAX_VARIANCE_INDUCING = 384  # of these, rows that carry the variance of large t
 EXACT_ROWS = 1500  # training rows up to which all of them carry the process: it is exact, and has a local part
 HYPER_ROWS, HYPER_STEPS = (400, 1000), (50, 10)
 """Rows of the marginal likelihood, and its optimiser steps: many on few rows, then few on many."""
+EVIDENCE_ROWS, EVIDENCE_STEPS = 250, 25  # of the marginal likelihood that compares links
 LOG_LENGTH_STD, LOG_AMPLITUDE_STD, LOG_NOISE_STD = 2.0, 2.0, 3.0  # widths of the priors
 LOG_NOISE, LOG_LINEAR, LOG_LOCAL = (
     -1.5,
@@ -161,9 +162,9 @@ def _features(factor: Tensor, inducing: Tensor, u: Tensor, variances: Tensor) ->
 
 
 def negative_log_evidence(x: Tensor, y: Tensor, groups: Sequence[int]) -> float:
-    """Of at most 400 rows, up to a constant, at the best hyperparameters: compares ways to transform the targets."""
-    rows = torch.arange(len(x))[: HYPER_ROWS[0]]
-    return _maximise_likelihood(x, y, torch.as_tensor(groups), rows, quick=True)[2]
+    """Of at most 250 rows, up to a constant, at the best hyperparameters: compares ways to transform the targets."""
+    rows = torch.arange(len(x))[:EVIDENCE_ROWS]
+    return _maximise_likelihood(x[rows], y[rows], torch.as_tensor(groups), rows, quick=True)[2]
 
 
 def _maximise_likelihood(
@@ -196,7 +197,7 @@ def _maximise_likelihood(
             value = float(loss())
         return parameters.detach(), value
 
-    found, value = minimise(centre, HYPER_ROWS[0], HYPER_STEPS[0])
+    found, value = minimise(centre, HYPER_ROWS[0], EVIDENCE_STEPS if quick else HYPER_STEPS[0])
     if len(x) > HYPER_ROWS[0] and not quick:
         found, value = minimise(found, HYPER_ROWS[1], HYPER_STEPS[1])
     return found[:n_lengths][groups], _variances(found[n_lengths:], local), value

@@ -6,19 +6,19 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy.optimize import nnls
-from scipy.special import ndtri
-from scipy.stats import invgamma
+from scipy.special import gammaincc, gammainccinv, ndtri
 from torch import Tensor
 
 from nsac.uncertainty import Prediction
 
 DEGREES_OF_FREEDOM = (3.0, 4.0, 6.0, 10.0, 20.0, 100.0)  # of the noise that are tried; 100 is Gaussian
+MEDIAN_TO_STD = 1.4826  # standard deviation of Gaussian errors over the median of their size
 HUBER_WIDTH = 3.0  # robust standard deviations from which on a row counts less for the weights
 ROBUST_STEPS = 5  # times that these rows are found anew
 MAX_BEYOND = 0.5  # how far means may be beyond the targets that were seen, in ranges of these
 MAX_ROWS = 20_000  # rows that the stack is fitted on
 PRIOR_ROWS = 5.0  # weight, in rows, of the prior of the variance factors
-MIN_SHARE = 0.02  # least constant variance, in shares of the squared error
+MIN_SHARE = 0.2  # least constant variance, in shares of the squared typical error: models may agree by chance
 
 
 class Parts(NamedTuple):
@@ -119,7 +119,7 @@ def _robust_weights(means: np.ndarray, y: np.ndarray, row_weight: np.ndarray) ->
     w = np.full(len(means), 1 / len(means))
     for _ in range(ROBUST_STEPS):
         error = np.abs(y - w @ means)
-        limit = HUBER_WIDTH * 1.4826 * np.median(error) + 1e-12
+        limit = HUBER_WIDTH * MEDIAN_TO_STD * np.median(error) + 1e-12
         root = np.sqrt(row_weight * np.minimum(1, limit / np.maximum(error, limit)))
         w, _ = nnls((root * means).T, root * y)
     return torch.from_numpy(w)
@@ -130,22 +130,23 @@ def _fit_variance(sources: Tensor, squared: Tensor, row_weight: Tensor) -> tuple
     if len(squared) > MAX_ROWS:
         sources, squared, row_weight = sources[:MAX_ROWS], squared[:MAX_ROWS], row_weight[:MAX_ROWS]
     error = squared.mean().clamp(min=1e-12)
+    least = MIN_SHARE * (MEDIAN_TO_STD**2 * squared.median()).clamp(min=1e-12, max=error)
     typical = sources.mean(0)
     start = (error / (2 * typical.clamp(min=1e-12))).log().clamp(max=3.0)
     best: tuple[float, Tensor, float] | None = None
     for freedom in DEGREES_OF_FREEDOM:
-        found, value = _minimise(start, sources, squared, row_weight, freedom, error)
+        found, value = _minimise(start, sources, squared, row_weight, freedom, least)
         if best is None or value < best[0]:
             best = value, found, freedom
         start = found
     assert best is not None
     factors = best[1].exp()
-    factors[0] += MIN_SHARE * error
+    factors[0] += least
     return factors, torch.tensor(best[2]).double()
 
 
 def _minimise(
-    start: Tensor, sources: Tensor, squared: Tensor, row_weight: Tensor, freedom: float, error: Tensor
+    start: Tensor, sources: Tensor, squared: Tensor, row_weight: Tensor, freedom: float, least: Tensor
 ) -> tuple[Tensor, float]:
     prior, log_factor, half = start.clone(), start.clone().requires_grad_(), (freedom + 1) / 2
     constant = float(torch.lgamma(torch.tensor(freedom / 2)) - torch.lgamma(torch.tensor(half)))
@@ -154,7 +155,7 @@ def _minimise(
 
     def loss() -> Tensor:
         optimiser.zero_grad()
-        variance = sources @ log_factor.exp() + MIN_SHARE * error
+        variance = sources @ log_factor.exp() + least
         each = variance.log() / 2 + half * torch.log1p(squared / (variance * (freedom - 2))) + constant
         nll = (row_weight * each).sum() / row_weight.mean()
         total = nll + PRIOR_ROWS * (log_factor - prior).square().mean() / 2 / 9
@@ -175,6 +176,16 @@ def _nodes(n: int, freedom: Tensor) -> tuple[Tensor, Tensor]:
         normal = normal / normal.square().mean().sqrt()
     stride = next(step for step in range(max(1, round(0.38 * n)), n + 1) if np.gcd(step, n) == 1)
     order = np.arange(n) * stride % n
-    squares = [invgamma.ppf(levels[order], nu / 2, scale=nu / 2 - 1) for nu in freedom.tolist()]
-    scale = torch.from_numpy(np.stack(squares, -1)).sqrt()
-    return normal, scale / scale.square().mean(0).sqrt()
+    squares = [_mean_squares(n, nu)[order] for nu in freedom.tolist()]
+    return normal, torch.from_numpy(np.stack(squares, -1)).sqrt()
+
+
+def _mean_squares(n: int, freedom: float) -> np.ndarray:
+    """Means of n equally likely parts of the squared scale of Student's t, ascending; their mean is 1.
+
+    The squared scale is inverse gamma, (nu/2, nu/2 - 1); its mean below a level is a gamma integral of order nu/2 - 1.
+    """
+    order, scale = freedom / 2, freedom / 2 - 1
+    edges = scale / gammainccinv(order, np.arange(1, n) / n)
+    below = np.concatenate([[0.0], gammaincc(order - 1, scale / edges), [1.0]])
+    return n * np.diff(below)

@@ -1,6 +1,7 @@
 """Fit of a stacked regressor: every model leaves the same rows out, and these rows stack and calibrate them."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nsac.estimators.base import PREDICTION_BATCH, Split, Splits, mixture
-from nsac.estimators.components import Components, LeftOutModels, Moments
+from nsac.estimators.components import Components, LeftOutModels, Moments, design_groups
 from nsac.estimators.stack import Stack
 from nsac.methods import AbstractMethod, TableProblem
 from nsac.models.encoder import Batch
@@ -29,6 +30,7 @@ LEARNING_RATE = 6e-3  # high, since the weight decay is strong
 VALIDATIONS = 8  # times that the weights of a member are validated; the best are kept
 FIRST_MEMBERS, MIN_WEIGHT = 2, 0.1
 """Members of a large table that are trained first, and their weight in the stack from which on others follow."""
+STACK_PARAMETERS = 12  # variances of the process, weights and variance factors of the stack
 MIN_MEMBER_DRAWS = 4  # of which the variance of a member's mean is computed
 
 TrainMembers = Callable[[Data, Splits, Sequence[int], dict[str, Any]], list[AbstractMethod]]
@@ -93,11 +95,21 @@ def fit_stacked(
             break
     prediction = stack.predict(parts, num_samples)
     calibration = Calibration.fit(prediction, targets, None if groups is None else groups[rows], rescale=False)
+    calibration = replace(calibration, scale=torch.full_like(calibration.scale, optimism(problem, len(z))))
     return Stacked(members, others.stacked(stack), calibration, seeds[: len(members)], chosen)
 
 
 def _left_out(splits: Splits) -> Tensor:
     return torch.as_tensor(np.concatenate([left_out for _, left_out in splits]))
+
+
+def optimism(problem: TableProblem, rows: int) -> float:
+    """Factor on the standard deviation for what was chosen with the left-out rows in sight: lengths and weights.
+
+    Akaike's final prediction error: p parameters of n rows make squared errors (n + p) / (n - p) times as large.
+    """
+    parameters = min(len(set(design_groups(problem))) + STACK_PARAMETERS, rows // 4)
+    return ((rows + parameters) / (rows - parameters)) ** 0.5
 
 
 def member_draws(num_samples: int, members: int) -> int:

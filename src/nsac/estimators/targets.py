@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.estimators.kernel import negative_log_evidence
+from nsac.estimators.kernel import EVIDENCE_ROWS, negative_log_evidence
 from nsac.uncertainty import Link
 
 MIN_SPREAD = 3.0  # largest over smallest target from which on a logarithm is considered
@@ -61,7 +61,7 @@ def choose_link(x: Tensor, y: np.ndarray, target_range: Any, groups: Sequence[in
     links = [Link.fit(name, targets, None if name == "identity" else lower, upper) for name in names]
     if len(links) == 1:
         return links[0]
-    rows = torch.from_numpy(order[:400].copy())
+    rows = torch.from_numpy(order[:EVIDENCE_ROWS].copy())
     losses = []
     for link in links:
         z = link.forward(targets)
