@@ -13,7 +13,7 @@ MAX_VARIANCE_INDUCING = 384  # of these, rows that carry the variance of large t
 EXACT_ROWS = 1500  # training rows up to which all of them carry the process: it is exact, and has a local part
 HYPER_ROWS, HYPER_STEPS = (400, 1000), (50, 10)
 """Rows of the marginal likelihood, and its optimiser steps: many on few rows, then few on many."""
-EVIDENCE_ROWS, EVIDENCE_STEPS = 250, 25  # of the marginal likelihood that compares links
+QUICK_STEPS = 25  # optimiser steps of a process that only compares ways to transform the targets
 LOG_LENGTH_STD, LOG_AMPLITUDE_STD, LOG_NOISE_STD = 2.0, 2.0, 3.0  # widths of the priors
 LOG_NOISE, LOG_LINEAR, LOG_LOCAL = (
     -1.5,
@@ -48,15 +48,21 @@ class Kernel:
 
     @classmethod
     def fit(
-        cls, x: Tensor, y: Tensor, groups: Sequence[int], weight: Tensor | None, generator: torch.Generator
+        cls,
+        x: Tensor,
+        y: Tensor,
+        groups: Sequence[int],
+        weight: Tensor | None,
+        generator: torch.Generator,
+        quick: bool = False,
     ) -> tuple["Kernel", "LeftOut"]:
         """From rows x, (n, inputs), and standardised targets y, (n, outputs), both double.
 
-        Inputs with the same number in `groups` share a length scale: the columns of one category. Returns the process
-        and what is needed to leave rows out.
+        Inputs with the same number in `groups` share a length scale: the columns of one category. If `quick`, its
+        hyperparameters are approximate. Returns the process and what is needed to leave rows out.
         """
         rows = torch.randperm(len(x), generator=generator)
-        log_inverse_length, variances, _ = _maximise_likelihood(x, y, torch.as_tensor(groups), rows)
+        log_inverse_length, variances = _maximise_likelihood(x, y, torch.as_tensor(groups), rows, quick)
         inverse_length = log_inverse_length.exp()
         variances[3] += MIN_NOISE
         u = x * inverse_length
@@ -161,23 +167,15 @@ def _features(factor: Tensor, inducing: Tensor, u: Tensor, variances: Tensor) ->
     return torch.linalg.solve_triangular(factor, _covariance(inducing, u, variances), upper=False).T
 
 
-def negative_log_evidence(x: Tensor, y: Tensor, groups: Sequence[int]) -> float:
-    """Of at most 250 rows, up to a constant, at the best hyperparameters: compares ways to transform the targets."""
-    rows = torch.arange(len(x))[:EVIDENCE_ROWS]
-    return _maximise_likelihood(x[rows], y[rows], torch.as_tensor(groups), rows, quick=True)[2]
-
-
-def _maximise_likelihood(
-    x: Tensor, y: Tensor, groups: Tensor, order: Tensor, quick: bool = False
-) -> tuple[Tensor, Tensor, float]:
-    """Logarithms of the inverse lengths, per input, the variances s^2, b^2, t^2 and sigma^2, and the minimum."""
+def _maximise_likelihood(x: Tensor, y: Tensor, groups: Tensor, order: Tensor, quick: bool) -> tuple[Tensor, Tensor]:
+    """Logarithms of the inverse lengths, per input, and the variances s^2, b^2, t^2 and sigma^2."""
     n_lengths = int(groups.max()) + 1
     log_length = math.log(x.shape[1]) / 2  # distances grow with the square root of the number of inputs
     centre = torch.tensor([-log_length] * n_lengths + [0.0, LOG_LINEAR, LOG_LOCAL, LOG_NOISE]).double()
     width = torch.tensor([LOG_LENGTH_STD] * n_lengths + [LOG_AMPLITUDE_STD] * 3 + [LOG_NOISE_STD]).double()
     local = len(x) <= EXACT_ROWS
 
-    def minimise(start: Tensor, rows: int, steps: int) -> tuple[Tensor, float]:
+    def minimise(start: Tensor, rows: int, steps: int) -> Tensor:
         few, targets, parameters = x[order[:rows]], y[order[:rows]], start.clone().requires_grad_()
         optimiser = torch.optim.LBFGS(
             [parameters], max_iter=steps, max_eval=steps * 5 // 4, history_size=20, line_search_fn="strong_wolfe"
@@ -194,13 +192,12 @@ def _maximise_likelihood(
 
         with torch.enable_grad():
             optimiser.step(loss)
-            value = float(loss())
-        return parameters.detach(), value
+        return parameters.detach()
 
-    found, value = minimise(centre, HYPER_ROWS[0], EVIDENCE_STEPS if quick else HYPER_STEPS[0])
+    found = minimise(centre, HYPER_ROWS[0], QUICK_STEPS if quick else HYPER_STEPS[0])
     if len(x) > HYPER_ROWS[0] and not quick:
-        found, value = minimise(found, HYPER_ROWS[1], HYPER_STEPS[1])
-    return found[:n_lengths][groups], _variances(found[n_lengths:], local), value
+        found = minimise(found, HYPER_ROWS[1], HYPER_STEPS[1])
+    return found[:n_lengths][groups], _variances(found[n_lengths:], local)
 
 
 def _variances(log_std: Tensor, local: bool) -> Tensor:
