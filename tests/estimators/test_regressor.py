@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from nsac import METHODS, NSACRegressor, Prediction, load
-from nsac.estimators.regressor import WEIGHT_DECAYS, default_members, weight_decay_candidates
 from support.table_problems import QUICK, mixed, numbers, quick
 
 TABLES = [name for name, cls in METHODS.items() if "table" in cls.kinds]
@@ -230,7 +229,7 @@ def test_few_rows_of_calibration_warn_only_for_an_interval():
         regressor.predict(x)
 
 
-def test_weight_decays_are_searched_unless_one_is_given():
+def test_a_weight_decay_is_chosen_unless_one_is_given():
     x, y = numbers()
     free = {name: value for name, value in QUICK.items() if name != "weight_decay"}
     assert quick(training=free).fit(x, y).chosen_.keys() == {"weight_decay"}
@@ -307,7 +306,12 @@ def test_the_conformal_interval_of_a_distribution_is_that_of_its_rows(outputs):
 def test_the_number_of_draws_is_an_argument():
     x, y = numbers()
     regressor = quick(num_samples=7).fit(x, y)
-    assert len(regressor.predict_distribution(x).mean_draws) == 2 * 7
+    assert len(regressor.predict_distribution(x).mean_draws) == 7
+
+
+def test_members_of_other_methods_have_as_many_draws_each():
+    x, y = numbers()
+    assert len(quick(method="mcd", num_samples=7).fit(x, y).predict_distribution(x).mean_draws) == 2 * 7
 
 
 def test_folds_is_a_deprecated_name_of_members(tmp_path):
@@ -317,26 +321,6 @@ def test_folds_is_a_deprecated_name_of_members(tmp_path):
     assert len(regressor.members_) == 3
     regressor.save(tmp_path / "m")
     assert load(tmp_path / "m").members == 3
-
-
-@pytest.mark.parametrize(("rows", "members"), [(99, 4), (100, 8), (1500, 8), (1501, 4)])
-def test_medium_tables_have_eight_members(rows, members):
-    assert default_members(rows) == members
-
-
-@pytest.mark.parametrize(("rows", "count"), [(99, 1), (100, len(WEIGHT_DECAYS)), (3001, len(WEIGHT_DECAYS) // 2)])
-def test_the_search_depends_on_the_number_of_rows(rows, count):
-    assert len(weight_decay_candidates(rows, rows)) == count
-
-
-def test_weight_decay_falls_with_the_square_root_of_the_rows():
-    few, many = weight_decay_candidates(200, 250), weight_decay_candidates(200, 1000)
-    assert few[0]["weight_decay"] == pytest.approx(2 * many[0]["weight_decay"])
-
-
-@pytest.mark.parametrize(("rows", "steps"), [(5, 20), (1000, 450), (32_000, 3027)])
-def test_training_steps_grow_slower_than_the_rows(rows, steps):
-    assert quick()._training(rows)["max_steps"] == steps
 
 
 @pytest.mark.parametrize("row", range(0, 40, 5))

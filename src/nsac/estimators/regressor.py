@@ -64,7 +64,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractTablePredictor):
         members_: the fitted networks.
         components_: the other models, and the stack of all; None for methods other than `"nsac"`.
         link_: the scale on which targets are learned.
-        chosen_: the weight decay in use.
+        chosen_: the weight decay in use, unless `training` fixes it.
         data_: number of training rows, their digest, and the names of the targets if y had any.
         calibration_: conformal scores of the left-out rows.
         n_features_in_, feature_names_in_: columns of X; the latter only if X was a frame with names.
@@ -115,7 +115,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractTablePredictor):
             y: (n,) or (n, outputs).
             sample_weight: (n,), at least 0: how much each row counts.
             groups: (n,), which rows belong together, as those of one machine or patient. Rows of a group are left out
-                together, so the intervals hold for a new group.
+                together, so that intervals have their coverage in a new group.
         """
         self._check_method()
         check_choice("effort", self.effort, get_args(Effort))
@@ -123,7 +123,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractTablePredictor):
         X = as_frame(X)
         table = check_table(self, X, reset=True)
         target = target_values(y, type(self).__name__)
-        self._axes, target = target.ndim, target.reshape(len(target), -1)
+        self._axes, target = target.ndim, np.array(target).reshape(len(target), -1)  # a frame's may be read-only
         check_consistent_length(table, target)
         known = list(getattr(self, "feature_names_in_", []))
         names = [str(name) for name in known or range(self.n_features_in_)]
@@ -166,7 +166,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractTablePredictor):
             fitted = fit_stacked(
                 self.problem_, inputs, z, splits, weight, codes, seed, self.num_samples, self._train_members
             )
-        self.members_, self.components_, self.calibration_, self.seeds_, self.chosen_ = fitted
+        self.members_, self.components_, self.calibration_, self.seeds_, chosen = fitted
+        self.chosen_ = {name: value for name, value in chosen.items() if name not in (self.training or {})}
 
     def _fit_mixture(
         self, inputs: Batch, target: np.ndarray, y: Any, members: int | None, random_state: np.random.RandomState
