@@ -4,14 +4,14 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := bench,drive,export,parquet,track,race,dev
 
-.PHONY: demo test slow race cost mutants lint setup format clean
+.PHONY: demo test slow race cost tables mutants lint setup format clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.base  ## train on irregularly sampled spirals and draw aleatoric and epistemic uncertainty
 	$(BIN)/nsac demo
 
 # Two workers for two cores, one thread each: threads that compete for cores only wait for each other.
-test slow race cost mutants: export OMP_NUM_THREADS = 1
+test slow race cost tables mutants: export OMP_NUM_THREADS = 1
 
 test: lint  ## lint, types, fast tests
 	$(BIN)/pytest -n 2 tests src
@@ -25,6 +25,9 @@ race: .venv/.all  ## speed against torch-nac
 cost: .venv/.all  ## what methods and draws cost
 	$(BIN)/python benchmarks/methods.py
 
+tables: .venv/.peers  ## regressors on 27 tables, beside their peers
+	$(BIN)/python benchmarks/tables.py
+
 mutants: .venv/.all  ## changes of the sources that no test notices, of a random sample
 	$(BIN)/python benchmarks/mutants.py
 
@@ -34,7 +37,7 @@ lint: .venv/.all
 	$(BIN)/codespell src tests docs README.md CHANGELOG.md CONTRIBUTING.md
 	$(BIN)/pyright
 
-setup: .venv/.all  ## the whole environment, every extra
+setup: .venv/.all  ## the whole environment, every extra but the large `peers`
 
 format: .venv/.all
 	$(BIN)/ruff check --fix .
@@ -54,4 +57,8 @@ clean:
 
 .venv/.all: .venv/.base
 	$(PIP) -e '.[$(EXTRAS)]'
+	touch $@
+
+.venv/.peers: .venv/.all
+	$(PIP) -e '.[peers]'
 	touch $@

@@ -21,7 +21,8 @@ def some_stack(outputs: int = 2, freedom: float = 6.0) -> tuple[Stack, Parts]:
     weights = normal(3, outputs, seed=4).abs()
     factors = normal(5, outputs, seed=5).abs() + 0.1
     parts = Parts(normal(3, 40, outputs), normal(40, outputs, seed=6).square(), normal(40, outputs, 2, seed=7).square())
-    return Stack(weights, factors[:2], factors[2:], torch.full((outputs,), freedom)), parts
+    limits = torch.tensor([[-50.0], [50.0]]).expand(2, outputs)
+    return Stack(weights, factors[:2], factors[2:], torch.full((outputs,), freedom), limits), parts
 
 
 def test_exact_weights_are_recovered():
@@ -108,6 +109,23 @@ def test_extra_variance_is_epistemic():
     torch.testing.assert_close((after.mean, after.aleatoric), (before.mean, before.aleatoric))
 
 
+def test_the_variance_of_the_mean_has_a_limit_if_one_is_given():
+    stack, parts = some_stack()
+    free, limit = stack.predict(parts, 20), torch.tensor([0.5, 1e9])
+    limited = stack.predict(parts, 20, max_epistemic=limit)
+    torch.testing.assert_close(limited.epistemic, free.epistemic.minimum(limit))
+    torch.testing.assert_close((limited.mean, limited.aleatoric), (free.mean, free.aleatoric))
+
+
+def test_means_stay_within_half_a_range_of_the_targets_seen():
+    parts, _, y = noisy(100)
+    far = Parts(1e6 * parts.means, parts.aleatoric, parts.epistemic)
+    p = Stack.fit(parts, y).predict(far, 20)
+    low, high = y.min(), y.max()
+    torch.testing.assert_close(p.mean.min(), low - (high - low) / 2)
+    torch.testing.assert_close(p.mean.max(), high + (high - low) / 2)
+
+
 def test_few_degrees_of_freedom_have_heavy_tails():
     quantiles = []
     for freedom in (3.0, 100.0):
@@ -154,6 +172,7 @@ def test_tensors_come_back():
         ("aleatoric", lambda t: t[:, :1], "of shapes"),
         ("epistemic", lambda t: t[1:], "of shapes"),
         ("freedom", lambda t: t[:1], "of shapes"),
+        ("limits", lambda t: t[:1], "of shapes"),
         ("weights", lambda t: -t, "non-negative"),
         ("aleatoric", lambda t: 0 * t, "positive variance"),
         ("freedom", lambda t: 0 * t + 2, "more than 2 degrees"),

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from nsac.estimators.targets import check_range, choose_link
+from nsac.estimators.targets import MAX_LOG_STD, check_range, choose_link, max_epistemic
+from nsac.uncertainty import Link
 
 
 def chosen(y: np.ndarray, x: np.ndarray, target_range=None):
@@ -80,3 +81,12 @@ def test_a_wrong_range_is_named(value):
 )
 def test_a_range_is_two_numbers_or_none(value, bounds):
     assert check_range(value) == bounds
+
+
+def test_a_logarithm_has_a_largest_epistemic_variance_and_other_scales_none():
+    assert (
+        max_epistemic(Link("identity"), np.ones(2)) is None
+        and max_epistemic(Link("logit", 0.0, 1.0), np.ones(2)) is None
+    )
+    limit = max_epistemic(Link("log", 0.0), np.array([0.5, 2.0]))
+    assert limit is not None and limit.tolist() == [4 * MAX_LOG_STD**2, MAX_LOG_STD**2 / 4]

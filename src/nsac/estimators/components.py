@@ -44,12 +44,14 @@ class Components:
     ranges: Ranges
     stack: Stack
 
-    def predict(self, problem: TableProblem, columns: Batch, ensemble: Moments, num_samples: int) -> Prediction:
+    def predict(
+        self, problem: TableProblem, columns: Batch, ensemble: Moments, num_samples: int, max_epistemic: Tensor | None
+    ) -> Prediction:
         """The stacked distribution of standardised rows, with `num_samples` draws."""
         design = flatten(problem, columns)
         kernel, variance = self.kernel.predict(design)
         parts = join_parts(ensemble, kernel, variance, self.trees.predict(design))
-        return self.stack.predict(parts, num_samples, self.ranges.variance(columns["x"]))
+        return self.stack.predict(parts, num_samples, self.ranges.variance(columns["x"]), max_epistemic)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """For a file."""

@@ -16,6 +16,7 @@ from nsac.estimators.components import Components, Moments
 from nsac.estimators.imputation import HotDeck
 from nsac.estimators.stacked import member_draws
 from nsac.estimators.tables import as_frame, check_table
+from nsac.estimators.targets import max_epistemic
 from nsac.methods import TableProblem
 from nsac.models.encoder import Batch
 from nsac.training import Data, batches
@@ -160,7 +161,8 @@ class AbstractTablePredictor(AbstractEstimator):
         draws = mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), size)
         with single_threaded():
             ensemble = Moments.of(draws, len(self.members_))
-            return self.components_.predict(self.problem_, columns, ensemble, self.num_samples)
+            limit = max_epistemic(self.link_, self.scale_)
+            return self.components_.predict(self.problem_, columns, ensemble, self.num_samples, limit)
 
     def _joined(self, chunks: list[Tensor]) -> np.ndarray:
         values = torch.cat(chunks).numpy()

@@ -15,6 +15,7 @@ from nsac.uncertainty import Prediction
 DEGREES_OF_FREEDOM = (3.0, 4.0, 6.0, 10.0, 20.0, 100.0)  # of the noise that are tried; 100 is Gaussian
 HUBER_WIDTH = 3.0  # robust standard deviations from which on a row counts less for the weights
 ROBUST_STEPS = 5  # times that these rows are found anew
+MAX_BEYOND = 0.5  # how far means may be beyond the targets that were seen, in ranges of these
 MAX_ROWS = 20_000  # rows that the stack is fitted on
 PRIOR_ROWS = 5.0  # weight, in rows, of the prior of the variance factors
 MIN_SHARE = 0.02  # least constant variance, in shares of the squared error
@@ -46,6 +47,7 @@ class Stack:
     aleatoric: Tensor  # (2, outputs), beta
     epistemic: Tensor  # (sources + 1, outputs), gamma; the disagreement is last
     freedom: Tensor  # (outputs,), degrees of freedom
+    limits: Tensor  # (2, outputs), least and largest mean: half the range of the targets beyond it
 
     @classmethod
     def fit(cls, parts: Parts, y: Tensor, weight: Tensor | None = None) -> "Stack":
@@ -58,10 +60,21 @@ class Stack:
             sources = _sources(means, parts.aleatoric[:, j], parts.epistemic[:, j], w)
             columns.append((w, *_fit_variance(sources, (target - w @ means).square(), row_weight)))
         w, factors, freedom = (torch.stack(list(column), -1) for column in zip(*columns, strict=True))
-        return cls(w, factors[:2], factors[2:], freedom)
+        low, high = torch.aminmax(y, dim=0)
+        beyond = MAX_BEYOND * (high - low)
+        return cls(w, factors[:2], factors[2:], freedom, torch.stack([low - beyond, high + beyond]))
 
-    def predict(self, parts: Parts, num_samples: int, extra: Tensor | None = None) -> Prediction:
-        """The stacked distribution; `extra` is variance of the mean, (n,), that is added."""
+    def predict(
+        self, parts: Parts, num_samples: int, extra: Tensor | None = None, max_epistemic: Tensor | None = None
+    ) -> Prediction:
+        """The stacked distribution.
+
+        Args:
+            parts: predictions of the models.
+            num_samples: number of draws.
+            extra: (n,), variance of the mean that is added.
+            max_epistemic: (outputs,), largest variance of the mean.
+        """
         means, aleatoric, epistemic = [], [], []
         for j in range(parts.means.shape[2]):
             w = self.weights[:, j]
@@ -70,6 +83,9 @@ class Stack:
             aleatoric.append(sources[:, :2] @ self.aleatoric[:, j])
             epistemic.append(sources[:, 2:] @ self.epistemic[:, j] + (0 if extra is None else extra))
         mean, noise, spread = (torch.stack(column, -1) for column in (means, aleatoric, epistemic))
+        mean = torch.minimum(torch.maximum(mean, self.limits[0]), self.limits[1])
+        if max_epistemic is not None:
+            spread = torch.minimum(spread, max_epistemic)
         normal, scale = _nodes(num_samples, self.freedom)
         return Prediction(mean + normal[:, None, None] * spread.sqrt(), noise.log() / 2 + scale[:, None].log())
 
@@ -80,11 +96,11 @@ class Stack:
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor], models: int, sources: int, outputs: int) -> "Stack":
         """Inverse of `to_tensors`."""
-        names = ("weights", "aleatoric", "epistemic", "freedom")
+        names = ("weights", "aleatoric", "epistemic", "freedom", "limits")
         stack = cls(*(tensors[name].double() for name in names))
-        shapes = [(models, outputs), (2, outputs), (sources + 1, outputs), (outputs,)]
+        shapes = [(models, outputs), (2, outputs), (sources + 1, outputs), (outputs,), (2, outputs)]
         found = [tuple(getattr(stack, name).shape) for name in names]
-        if found != shapes or any(bool((getattr(stack, name) < 0).any()) for name in names):
+        if found != shapes or any(bool((getattr(stack, name) < 0).any()) for name in names[:4]):
             raise ValueError(f"The stack must have non-negative tensors of shapes {shapes}. Got {found} instead.")
         if not (stack.aleatoric[0] > 0).all() or not (stack.freedom > 2).all():
             raise ValueError("The stack must have a positive variance and more than 2 degrees of freedom.")

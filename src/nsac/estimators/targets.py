@@ -11,7 +11,15 @@ from nsac.estimators.kernel import negative_log_evidence
 from nsac.uncertainty import Link
 
 MIN_SPREAD = 3.0  # largest over smallest target from which on a logarithm is considered
+MAX_LOG_STD = 1.0  # largest epistemic standard deviation of the logarithm of a target
 MIN_GAIN = 0.01  # nats per row that a link must gain over the identity: a simpler scale is easier to understand
+
+
+def max_epistemic(link: Link, scale: np.ndarray) -> Tensor | None:
+    """Largest epistemic variance of standardised targets, (outputs,), or None: the logarithm of a target may be unknown
+    by a factor e, not more, because the mean of its exponential would exceed everything.
+    """
+    return torch.from_numpy((MAX_LOG_STD / scale) ** 2) if link.name == "log" else None
 
 
 def check_range(target_range: Any) -> tuple[float | None, float | None]:

@@ -15,6 +15,9 @@ TABLES = {  # rows, features, first and last target, smallest and largest target
     "power-plant": (9568, 4, 480.48, 451.67, 420.26, 495.76, 8.34, 71.24, 11103904.07),
     "wine-red": (1599, 11, 5.0, 6.0, 3.0, 8.0, 7.4, 11.0, 143072.78194),
     "protein": (45730, 9, 17.284, 18.827, 0.0, 20.999, 13558.3, 29.8118, 63360363222.70981),
+    "energy": (768, 8, 15.55, 16.64, 6.01, 43.1, 0.98, 5.0, 905758.88),
+    "yacht": (308, 6, 0.11, 46.66, 0.01, 62.42, -2.3, 0.45, 3203.844),
+    "naval": (11934, 16, 0.95, 1.0, 0.95, 1.0, 1.138, 1.704, 474737688.413),
 }
 
 
@@ -66,3 +69,8 @@ def test_splits_that_are_an_array_and_not_an_archive_are_refused(data, folder):
     with (folder / "boston/splits.npz").open("wb") as stream:
         np.save(stream, np.arange(3))
     expect_refusal(lambda: load_uci("boston"), folder / "boston/splits.npz")
+
+
+def test_the_second_target_of_naval_is_no_feature():
+    table = load_uci("naval")
+    assert table.target == "kMc" and "kMt" not in table.features and len(np.unique(table.y)) == 51

@@ -13,6 +13,8 @@ from nsac.lab.datasets.spiral import make_spirals as make_spirals
 from nsac.lab.datasets.store import DataError as DataError
 from nsac.lab.datasets.store import locate as locate
 from nsac.lab.datasets.summary import summarise as summarise
+from nsac.lab.datasets.tables import FrameTable as FrameTable
+from nsac.lab.datasets.tables import load_table as load_table
 from nsac.lab.datasets.uci import Table as Table
 from nsac.lab.datasets.uci import load_uci as load_uci
 from nsac.lab.datasets.udacity import Drive as Drive

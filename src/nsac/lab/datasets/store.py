@@ -26,8 +26,11 @@ SPLIT_SIZES = {
     "uci-power-plant": (9568, 5, 20),
     "uci-wine-quality-red": (1599, 12, 20),
     "uci-protein": (45730, 10, 5),
+    "uci-energy": (768, 9, 20),
+    "uci-yacht": (308, 7, 20),
+    "uci-naval": (11934, 17, 20),
 }
-"""Folder of a UCI regression set to rows, columns (the last is the target) and number of standard splits."""
+"""Folder of a UCI regression set to rows, columns that are read (the last is the target), and standard splits."""
 
 
 class DataError(Exception):

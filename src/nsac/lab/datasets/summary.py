@@ -8,6 +8,7 @@ from nsac._checks import check_choice
 from nsac.lab.datasets.bearings import RIGS, bearings, load_bearing, load_raw_bearing, raw_bearings
 from nsac.lab.datasets.catalog import catalog
 from nsac.lab.datasets.spiral import make_spirals
+from nsac.lab.datasets.tables import TABLES, load_table
 from nsac.lab.datasets.uci import COLUMNS, load_uci
 from nsac.lab.datasets.udacity import load_drive
 from nsac.lab.datasets.weather import load_ettm1, load_jena
@@ -19,6 +20,12 @@ def summarise(name: str) -> pd.DataFrame:
     if name in COLUMNS:
         table = load_uci(name)
         columns = dict(zip(table.features, table.x.T, strict=True)) | {table.target: table.y}
+    elif name == "tables":
+        columns = {}
+        for each in TABLES:
+            table = load_table(each)
+            columns |= {f"{each} {column}": table.x[column].to_numpy() for column in table.x}
+            columns |= {f"{each} {table.target}": table.y}
     elif name == "spiral":
         columns = {"position": make_spirals(generator=torch.Generator().manual_seed(0)).y.numpy()}
     elif name == "ettm1" or name.startswith("jena"):

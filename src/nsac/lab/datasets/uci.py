@@ -1,4 +1,4 @@
-"""Regression tables of the UCI benchmark: Boston, Kin8nm, concrete, power plant, red wine, protein."""
+"""Regression tables of the UCI benchmark, with their standard splits."""
 
 import io
 from dataclasses import dataclass
@@ -17,8 +17,13 @@ COLUMNS = {
     "wine-red": "fixed_acidity volatile_acidity citric_acid residual_sugar chlorides free_SO2 total_SO2 density pH "
     "sulphates alcohol quality",
     "protein": "F1 F2 F3 F4 F5 F6 F7 F8 F9 RMSD",
+    "energy": "X1 X2 X3 X4 X5 X6 X7 X8 Y1_heating_load",
+    "yacht": "LCB Cp L_D B_Dr L_B Fr resistance",
+    "naval": "lp v GTT GTn GGn Ts Tp T48 T1 T2 P48 P1 P2 Pexh TIC mf kMc",
 }
 """Name of a set to its column names; the last column is the target."""
+UNREAD = {"naval": 1}
+"""Columns at the end of a file that are not read: kMt of `naval` is a second target, no feature."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +43,12 @@ def load_uci(name: str) -> Table:
     table_file, splits_file = catalog()[name].files
     path = locate(table_file.path)
     rows, columns, n = SPLIT_SIZES[path.parent.name]
-    with reading(path, f"a table of {columns} columns of numbers"):
+    width = columns + UNREAD.get(name, 0)
+    with reading(path, f"a table of {width} columns of numbers"):
         numbers = np.loadtxt(io.StringIO(read_text(path)), ndmin=2)
-    if numbers.shape != (rows, columns):
-        raise unusable(path, f"must have {rows} rows and {columns} columns. Got {numbers.shape} instead.")
+    if numbers.shape != (rows, width):
+        raise unusable(path, f"must have {rows} rows and {width} columns. Got {numbers.shape} instead.")
     given = read_npz(locate(splits_file.path), split_arrays(path.parent.name))  # it accepts only the standard splits
     splits = tuple((given[f"train_{i}"], given[f"test_{i}"]) for i in range(n))
     *features, target = COLUMNS[name].split()
-    return Table(numbers[:, :-1], numbers[:, -1], tuple(features), target, splits)
+    return Table(numbers[:, : columns - 1], numbers[:, columns - 1], tuple(features), target, splits)

@@ -1,4 +1,4 @@
-"""Regression tables: Boston and Kin8nm as in the paper, and all UCI sets with their standard splits."""
+"""Regression tables: Boston and Kin8nm as in the paper, and six UCI sets with their standard splits."""
 # pyright: reportArgumentType=false, reportAssignmentType=false
 # (the type checker takes a column of a frame for a frame, and unpacked splits for any argument)
 
@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from nsac.lab.datasets import Table, load_uci
-from nsac.lab.datasets.uci import COLUMNS
 from nsac.lab.tasks.base import Protocols, TableSplit, Task, task
 from nsac.methods import TableProblem
 
@@ -75,7 +74,7 @@ def tensor(values: np.ndarray | float) -> Tensor:
     return torch.as_tensor(np.asarray(values), dtype=torch.get_default_dtype())
 
 
-for _name in COLUMNS:
+for _name in _UNITS:
     task(_name, "sound")(lambda seed, name=_name: build(name, "sound", seed, load_uci(name)))
 for _name in ("boston", "kin8nm"):
     task(_name, "paper")(lambda seed, name=_name: build(name, "paper", seed, load_uci(name)))
