@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from nsac import METHODS, NSACRegressor, Prediction, load
-from nsac.estimators.regressor import WEIGHT_DECAYS, default_members, weight_decay_candidates
 from support.table_problems import QUICK, mixed, numbers, quick
 
 TABLES = [name for name, cls in METHODS.items() if "table" in cls.kinds]
@@ -230,7 +229,7 @@ def test_few_rows_of_calibration_warn_only_for_an_interval():
         regressor.predict(x)
 
 
-def test_weight_decays_are_searched_unless_one_is_given():
+def test_a_weight_decay_is_chosen_unless_one_is_given():
     x, y = numbers()
     free = {name: value for name, value in QUICK.items() if name != "weight_decay"}
     assert quick(training=free).fit(x, y).chosen_.keys() == {"weight_decay"}
@@ -307,7 +306,12 @@ def test_the_conformal_interval_of_a_distribution_is_that_of_its_rows(outputs):
 def test_the_number_of_draws_is_an_argument():
     x, y = numbers()
     regressor = quick(num_samples=7).fit(x, y)
-    assert len(regressor.predict_distribution(x).mean_draws) == 2 * 7
+    assert len(regressor.predict_distribution(x).mean_draws) == 7
+
+
+def test_members_of_other_methods_have_as_many_draws_each():
+    x, y = numbers()
+    assert len(quick(method="mcd", num_samples=7).fit(x, y).predict_distribution(x).mean_draws) == 2 * 7
 
 
 def test_folds_is_a_deprecated_name_of_members(tmp_path):
@@ -319,26 +323,6 @@ def test_folds_is_a_deprecated_name_of_members(tmp_path):
     assert load(tmp_path / "m").members == 3
 
 
-@pytest.mark.parametrize(("rows", "members"), [(99, 4), (100, 8), (1500, 8), (1501, 4)])
-def test_medium_tables_have_eight_members(rows, members):
-    assert default_members(rows) == members
-
-
-@pytest.mark.parametrize(("rows", "count"), [(99, 1), (100, len(WEIGHT_DECAYS)), (3001, len(WEIGHT_DECAYS) // 2)])
-def test_the_search_depends_on_the_number_of_rows(rows, count):
-    assert len(weight_decay_candidates(rows, rows)) == count
-
-
-def test_weight_decay_falls_with_the_square_root_of_the_rows():
-    few, many = weight_decay_candidates(200, 250), weight_decay_candidates(200, 1000)
-    assert few[0]["weight_decay"] == pytest.approx(2 * many[0]["weight_decay"])
-
-
-@pytest.mark.parametrize(("rows", "steps"), [(5, 20), (1000, 450), (32_000, 3027)])
-def test_training_steps_grow_slower_than_the_rows(rows, steps):
-    assert quick()._training(rows)["max_steps"] == steps
-
-
 @pytest.mark.parametrize("row", range(0, 40, 5))
 def test_a_value_may_be_missing_in_the_calibration_set_alone(row):
     rng = np.random.default_rng(0)
@@ -347,3 +331,153 @@ def test_a_value_may_be_missing_in_the_calibration_set_alone(row):
     X[row, 0] = np.nan
     estimator = NSACRegressor("ridge", members=1, random_state=0).fit(X, y)
     assert np.isfinite(estimator.predict(X)).all()
+
+
+def by_machine(machines: int, seed: int, rows: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of several machines, one after the other in time; targets have an offset per machine; and the machine."""
+    random = np.random.default_rng(seed)
+    machine = np.repeat(np.arange(machines), rows)
+    steps = 0.1 * random.normal(size=(machines, rows, 2))
+    x = random.normal(size=(machines, 2))[machine] + steps.cumsum(1).reshape(-1, 2)
+    y = x[:, 1] + random.normal(size=machines)[machine] + 0.1 * random.normal(size=machines * rows)
+    return x, y, machine
+
+
+def coverage_of(regressor: NSACRegressor, x: np.ndarray, y: np.ndarray, coverage: float) -> float:
+    lower, upper = regressor.predict_interval(x, coverage).T
+    return float(np.mean((lower <= y) & (y <= upper)))
+
+
+@pytest.mark.slow
+def test_groups_make_intervals_cover_rows_of_new_groups():
+    x, y, machine = by_machine(30, seed=0)
+    new, new_y, _ = by_machine(200, seed=1)
+    with pytest.warns(UserWarning, match="Rows look grouped"):
+        alone = quick(effort="fast", training=None).fit(x, y)
+    grouped = quick(effort="fast", training=None).fit(x, y, groups=machine)
+    assert coverage_of(alone, new, new_y, 0.8) < 0.7
+    assert coverage_of(grouped, new, new_y, 0.8) > 0.75
+
+
+def test_groups_are_left_out_together():
+    x, y, machine = by_machine(10, seed=0)
+    regressor = quick().fit(x, y, groups=machine)
+    assert regressor.calibration_.groups is not None and len(regressor.calibration_.groups) == len(y)
+    assert regressor.calibration_.groups.unique().numel() == 10
+
+
+@pytest.fixture(scope="module")
+def positive() -> tuple[np.ndarray, np.ndarray, NSACRegressor]:
+    """Lognormal targets of several machines, and a model of them with groups, weights and a link."""
+    x, y, machine = by_machine(12, seed=2)
+    y = np.exp(y)
+    return x, y, quick().fit(x, y, sample_weight=np.linspace(0, 2, len(y)), groups=machine)
+
+
+def test_a_model_with_groups_weights_and_a_link_survives_the_folder_to_the_bit(positive, tmp_path):
+    x, _, regressor = positive
+    assert regressor.link_.name == "log"
+    regressor.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert isinstance(again, NSACRegressor) and again.link_ == regressor.link_
+    for mine, theirs in (
+        (regressor.predict(x, return_std=True), again.predict(x, return_std=True)),
+        (regressor.predict_interval(x, 0.5), again.predict_interval(x, 0.5)),
+        (regressor.predict_quantiles(x, [0.1, 0.9]), again.predict_quantiles(x, [0.1, 0.9])),
+        (regressor.ood_score(x), again.ood_score(x)),
+        (regressor.outside_range(x), again.outside_range(x)),
+    ):
+        assert np.array_equal(mine, theirs)
+
+
+def test_predictions_intervals_and_quantiles_of_positive_targets_are_not_negative(positive):
+    x, _, regressor = positive
+    far = np.concatenate([x, 20 * x, -20 * x])
+    assert (regressor.predict(far) > 0).all() and np.isfinite(regressor.predict(far)).all()
+    assert (regressor.predict_interval(far, 0.5) >= 0).all()
+    assert (regressor.predict_quantiles(far, [0.01, 0.99]) >= 0).all()
+
+
+def test_all_ways_to_predict_a_positive_target_agree(positive):
+    x, _, regressor = positive
+    p = regressor.predict_distribution(x)
+    mean, std = regressor.predict(x, return_std=True)
+    np.testing.assert_allclose(p.mean, mean)
+    np.testing.assert_allclose(p.std, std)
+    np.testing.assert_allclose(p.quantile(0.3), regressor.predict_quantiles(x, 0.3)[:, 0])
+    lower, upper = regressor.conformal_interval(p, 0.5)
+    np.testing.assert_allclose(np.stack([lower, upper], 1), regressor.predict_interval(x, 0.5))
+
+
+@pytest.mark.parametrize("target_range", [(0, 1), (0, None), (None, 1)])
+def test_predictions_and_intervals_stay_within_the_range_of_the_target(target_range, tmp_path):
+    x, y = numbers()
+    y = 1 / (1 + np.exp(-2 * y))
+    regressor = quick(members=1, target_range=target_range).fit(x, y)
+    far = np.concatenate([x, 10 * x])
+    low, high = (-np.inf if target_range[0] is None else 0), (np.inf if target_range[1] is None else 1)
+    for values in (
+        regressor.predict(far),
+        regressor.predict_interval(far, 0.5),
+        regressor.predict_quantiles(far, 0.99),
+    ):
+        assert values.min() >= low and values.max() <= high
+    regressor.save(tmp_path / "m")
+    assert np.array_equal(load(tmp_path / "m").predict(far), regressor.predict(far))
+
+
+def test_targets_outside_their_range_are_refused():
+    with pytest.raises(ValueError, match="`target_range` must contain every target: they are at least 0"):
+        quick(target_range=(0, None)).fit(*numbers())
+
+
+@pytest.mark.parametrize(
+    ("given", "argument"),
+    [({"sample_weight": np.arange(60)}, {}), ({"groups": np.arange(60)}, {}), ({}, {"target_range": (None, 99)})],
+)
+def test_only_the_stack_takes_weights_groups_and_a_range(given, argument):
+    with pytest.raises(ValueError, match="must be None for methods other than 'nsac'. Got method='ridge'"):
+        quick(method="ridge", **argument).fit(*numbers(), **given)
+
+
+@pytest.mark.slow  # processes that import torch
+def test_several_processes_give_the_same_bits():
+    frame, y = mixed()
+    one, two = (quick(n_jobs=n_jobs).fit(frame, y) for n_jobs in (None, 2))
+    assert np.array_equal(one.predict(frame, return_std=True), two.predict(frame, return_std=True))
+    assert np.array_equal(one.predict_interval(frame, 0.5), two.predict_interval(frame, 0.5))
+
+
+def test_rows_of_weight_zero_do_not_count():
+    x, y = numbers(100)
+    wrong = y.copy()
+    wrong[::4] = 50.0
+    weight = np.where(np.arange(100) % 4, 1.0, 0.0)
+    regressor = quick(method="nsac").fit(x, wrong, sample_weight=weight)
+    assert np.median(np.abs(regressor.predict(x) - y)) < 1
+
+
+def test_rows_outside_the_training_range_are_told():
+    x, y = numbers()
+    regressor = quick(members=1).fit(x, y)
+    assert not regressor.outside_range(x).any() and regressor.outside_range(x + 20).all()
+    with pytest.raises(ValueError, match="`method` must be 'nsac' to know the training range. Got 'ridge'"):
+        quick(method="ridge").fit(x, y).outside_range(x)
+
+
+@pytest.mark.parametrize(("effort", "members"), [("fast", 2), ("default", 4)])
+def test_effort_decides_the_number_of_members(effort, members):
+    x, y = numbers()
+    assert len(quick(effort=effort, members=None).fit(x, y).members_) == members
+
+
+def test_a_wrong_effort_is_named():
+    with pytest.raises(ValueError, match="`effort` must be one of"):
+        quick(effort="heroic").fit(*numbers())
+
+
+def test_targets_of_a_frame_that_are_read_only_are_fitted():
+    frame, y = mixed()
+    values = y.to_numpy().copy()
+    values.flags.writeable = False
+    quick(members=1).fit(frame, values)

@@ -45,8 +45,8 @@ def row_weights(sample_weight: Any, rows: int) -> Tensor | None:
         weight = np.full(rows, float(weight))
     if weight.shape != (rows,) or not np.isfinite(weight).all() or (weight < 0).any() or not weight.sum() > 0:
         raise ValueError(
-            f"`sample_weight` must be ({rows},) finite numbers of at least 0, not all 0. Got shape {weight.shape} "
-            "with another value."
+            f"`sample_weight` must be ({rows},) finite numbers of at least 0, not all of them zero. Got shape "
+            f"{weight.shape} with another value."
         )
     return None if (weight == weight[0]).all() else torch.from_numpy(weight / weight.mean())
 
@@ -63,7 +63,7 @@ def warn_if_grouped(table: Any, inputs: Batch) -> None:
     if signs:
         warnings.warn(
             f"Rows look grouped: {' and '.join(signs)}. If they come from several machines, patients or places, pass "
-            "their names as `groups` (`--group` on the command line): intervals then hold for new ones.",
+            "their names as `groups` (`--group` on the command line): intervals then have their coverage in new ones.",
             stacklevel=4,
         )
 

@@ -80,8 +80,9 @@ class Kernel:
         solved = torch.cholesky_solve(left_out.moment, torch.linalg.cholesky(left_out.precision))
         coefficient = torch.linalg.solve_triangular(factor.T, solved, upper=True)
         root = torch.linalg.cholesky(left_out.precision[:v, :v])
-        tensors = (inverse_length, variances, inducing, factor, coefficient, root)
-        return cls(*(each.contiguous() for each in tensors)), left_out  # as after loading: products agree to the bit
+        # in the layout that they have when they are read from a file: bits depend on it
+        tensors = inverse_length, variances, inducing, factor, coefficient, root
+        return cls(*(each.clone(memory_format=torch.contiguous_format) for each in tensors)), left_out
 
     def predict(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean, (n, outputs), and variance of f, (n,)."""

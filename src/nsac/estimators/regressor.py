@@ -1,31 +1,25 @@
 """Regression on tables with calibrated uncertainty: a scikit-learn estimator."""
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from joblib import Parallel, delayed
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 from torch import Tensor
 
-from nsac._checks import check_choice, probabilities
+from nsac._checks import check_choice
 from nsac._torch import single_threaded
-from nsac.estimators.base import (
-    PREDICTION_BATCH,
-    AbstractEstimator,
-    Splits,
-    calibration_size,
-    join,
-    mixture,
-    random_splits,
-)  # fmt: skip
+from nsac.estimators.base import Splits, calibration_size, random_splits
 from nsac.estimators.columns import Columns, categorical_positions, digest_of, target_names, target_std, target_values
-from nsac.estimators.components import Components, Moments, design_groups, flatten
+from nsac.estimators.components import Components, design_groups, flatten
 from nsac.estimators.grouping import group_codes, row_weights, warn_if_grouped
 from nsac.estimators.imputation import HotDeck
+from nsac.estimators.predicting import AbstractTablePredictor
+from nsac.estimators.recipe import mixture_training, weight_decay_candidates
 from nsac.estimators.stacked import (
     FIRST_MEMBERS,
     MEMBERS,
@@ -33,34 +27,22 @@ from nsac.estimators.stacked import (
     Effort,
     fit_stacked,
     make_splits,
-    member_draws,
     split_groups,
     training_fields,
 )  # fmt: skip
 from nsac.estimators.tables import as_frame, check_table
-from nsac.estimators.targets import choose_link, max_epistemic
+from nsac.estimators.targets import choose_link
 from nsac.methods import METHODS, AbstractMethod, TableProblem
 from nsac.methods.nsac import NSACMethod
 from nsac.models.encoder import Batch
-from nsac.training import Data, Subset, TensorData, batches
-from nsac.uncertainty import Link, Prediction, TransformedPrediction, prediction_columns
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
-CHUNK_ROWS = 8192  # rows whose draws are in memory at once
-WEIGHT_DECAYS = (0.1, 0.17, 0.3, 0.5, 0.8, 1.25, 2.0, 3.2, 5.0, 8.0)
-"""Weight decays that are searched for methods other than NSAC, for 1000 rows; they fall with the square root of the
-number of rows."""
-DEFAULT_WEIGHT_DECAY = 2.0  # weight decay, for 1000 rows, of tables that are too small for a search
-MIN_SEARCH_ROWS = 100  # rows from which on the weight decay is searched
-LARGE_TABLE_ROWS = 3000  # rows from which on every second weight decay is searched, and batches are larger
+from nsac.training import Data, Subset, TensorData
+from nsac.uncertainty import Link
 
 COMPONENTS = "components."  # prefix of the names of their tensors in a file
 _FACTS = {"columns", "named", "axes", "data", "chosen", "link", "stacked"}  # keys of the plain values of `_state`
 
 
-class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
+class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractTablePredictor):
     """Regression with calibrated uncertainty on tables of numbers and categories with missing values.
 
     The rows are split into folds. Three models leave the same folds out: an ensemble of NSAC networks, a Gaussian
@@ -91,16 +73,13 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         members_: the fitted networks.
         components_: the other models, and the stack of all; None for methods other than `"nsac"`.
         link_: the scale on which targets are learned.
-        chosen_: the weight decay in use.
+        chosen_: the weight decay in use, unless `training` fixes it.
         data_: number of training rows, their digest, and the names of the targets if y had any.
         calibration_: conformal scores of the left-out rows.
         n_features_in_, feature_names_in_: columns of X; the latter only if X was a frame with names.
     """
 
     kind: ClassVar[str] = "table"
-    problem_: TableProblem
-    components_: Components | None
-    link_: Link
 
     def __init__(
         self,
@@ -145,7 +124,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
             y: (n,) or (n, outputs).
             sample_weight: (n,), at least 0: how much each row counts.
             groups: (n,), which rows belong together, as those of one machine or patient. Rows of a group are left out
-                together, so the intervals hold for a new group.
+                together, so that intervals have their coverage in a new group.
         """
         self._check_method()
         check_choice("effort", self.effort, get_args(Effort))
@@ -153,7 +132,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         X = as_frame(X)
         table = check_table(self, X, reset=True)
         target = target_values(y, type(self).__name__)
-        self._axes, target = target.ndim, target.reshape(len(target), -1)
+        self._axes, target = target.ndim, np.array(target).reshape(len(target), -1)  # a frame's may be read-only
         check_consistent_length(table, target)
         known = list(getattr(self, "feature_names_in_", []))
         names = [str(name) for name in known or range(self.n_features_in_)]
@@ -197,7 +176,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
             fitted = fit_stacked(
                 self.problem_, inputs, z, splits, weight, codes, seed, self.num_samples, self._train_members, first
             )
-        self.members_, self.components_, self.calibration_, self.seeds_, self.chosen_ = fitted
+        self.members_, self.components_, self.calibration_, self.seeds_, chosen = fitted
+        self.chosen_ = {name: value for name, value in chosen.items() if name not in (self.training or {})}
 
     def _fit_mixture(
         self, inputs: Batch, target: np.ndarray, y: Any, members: int | None, random_state: np.random.RandomState
@@ -236,139 +216,10 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
             return [self._member(*job) for job in jobs]
         return Parallel(n_jobs=self.n_jobs)(delayed(self._member)(*job) for job in jobs)  # pyright: ignore
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Mean, (n[, outputs]), and with `return_std` the calibrated standard deviation as well."""
-        moments = [(p.mean, p.std) for p in self._predictions(X)]
-        mean = self._joined([mean for mean, _ in moments])
-        return (mean, self._joined([std for _, std in moments])) if return_std else mean
-
-    def predict_frame(
-        self, X: Any, coverage: float | Sequence[float] = 0.9, quantiles: Sequence[float] = ()
-    ) -> "DataFrame":
-        """All of a prediction as a table with one row per row of X, and its index if it is a frame.
-
-        Args:
-            X: (n, features), an array or a frame.
-            coverage: of the conformal intervals, one or several; 0.9 makes the columns `lower_90` and `upper_90`.
-            quantiles: levels of quantiles of the calibrated mixture; 0.1 makes the column `quantile_10`.
-
-        Returns:
-            `mean`, `std`, `aleatoric` and `epistemic` variance (their sum is std^2), interval ends and quantiles. For
-            several targets each name ends with that of the target, or with its index.
-        """
-        from pandas import DataFrame
-
-        coverages, levels = probabilities("coverage", coverage), probabilities("quantiles", quantiles)
-        names, chunks = [""], []
-        for p in self._predictions(X):
-            if p.shape[1] > 1:
-                names = self.data_.get("targets") or [str(i) for i in range(p.shape[1])]
-            intervals = {each: self._interval(p, each) for each in coverages}
-            chunks.append(prediction_columns(p, intervals, {each: p.quantile(each) for each in levels}, names))
-        columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
-        return DataFrame(columns, index=X.index if hasattr(X, "iloc") else None)
-
-    def predict_interval(self, X: Any, coverage: float | Sequence[float] = 0.9) -> np.ndarray:
-        """Conformal intervals, (n, 2[, outputs]): lower and upper ends that cover the fraction `coverage` of the rows.
-
-        For a sequence of coverages (n, coverages, 2[, outputs]).
-        """
-        coverages = probabilities("coverage", coverage)
-        chunks = []
-        for p in self._predictions(X):
-            intervals = [torch.stack(self._interval(p, each), 1) for each in coverages]
-            chunks.append(torch.stack(intervals, 1))
-        ends = self._joined(chunks)
-        return ends[:, 0] if np.ndim(coverage) == 0 else ends
-
-    def predict_quantiles(self, X: Any, quantiles: float | Sequence[float] = (0.1, 0.5, 0.9)) -> np.ndarray:
-        """Quantiles of the calibrated mixture, (n, quantiles[, outputs])."""
-        levels = probabilities("quantiles", quantiles)
-        return self._joined([p.quantile(levels).movedim(0, 1) for p in self._predictions(X)])
-
-    def predict_distribution(self, X: Any) -> Prediction | TransformedPrediction:
-        """The calibrated distribution in the unit of y, one per row (and output)."""
-        p = self._to_targets(join([self._base(each) for each in self._predictions(X)], 1))
-        return p[:, 0] if self._axes == 1 else p
-
-    def conformal_interval(
-        self, prediction: Prediction | TransformedPrediction, coverage: float = 0.9
-    ) -> tuple[Tensor, Tensor]:
-        """Lower and upper ends of the conformal interval of a prediction that `predict_distribution` returned."""
-        if self._axes == 2:
-            return self._interval(prediction, coverage)
-        lower, upper = self._interval(prediction[:, None], coverage)
-        return lower[:, 0], upper[:, 0]
-
-    def ood_score(self, X: Any) -> np.ndarray:
-        """Out-of-distribution score of each row, (n,): its epistemic standard deviation over that of the target.
-
-        With a link, both are those of the transformed target.
-        """
-        self._check_epistemic()
-        return np.concatenate([p.epistemic.mean(1).sqrt().numpy() for p in self._chunks(X)])
-
-    def outside_range(self, X: Any) -> np.ndarray:
-        """Whether a number of a row is notably outside the range of the training rows, (n,)."""
-        check_is_fitted(self)
-        if self.components_ is None:
-            raise ValueError(f"`method` must be 'nsac' to know the training range. Got {self.method!r} instead.")
-        x = self.columns_.tensors(check_table(self, as_frame(X), reset=False))["x"]
-        return self.components_.ranges.outside(x).numpy()
-
-    def _predictions(self, X: Any) -> Iterator[Prediction | TransformedPrediction]:
-        """Calibrated predictions in the unit of y, (rows, outputs), of some thousand rows at a time."""
-        for p in self._chunks(X):
-            scaled = self.calibration_.apply(p).affine(torch.as_tensor(self.scale_), torch.as_tensor(self.centre_))
-            yield self._to_targets(scaled)
-
-    def _to_targets(self, scaled: Prediction) -> Prediction | TransformedPrediction:
-        return scaled if self.link_.name == "identity" else TransformedPrediction(scaled, self.link_)
-
-    @staticmethod
-    def _base(prediction: Prediction | TransformedPrediction) -> Prediction:
-        """The distribution on the scale on which targets are learned."""
-        return prediction.prediction if isinstance(prediction, TransformedPrediction) else prediction
-
-    def _interval(self, prediction: Prediction | TransformedPrediction, coverage: float) -> tuple[Tensor, Tensor]:
-        lower, upper = self.calibration_.scaled_interval(self._base(prediction), coverage)
-        return self.link_.inverse(lower), self.link_.inverse(upper)
-
-    def _chunks(self, X: Any) -> Iterator[Prediction]:
-        """Standardised predictions of the members, before calibration; every row is predicted here, once."""
-        check_is_fitted(self)
-        columns = self.columns_.tensors(check_table(self, as_frame(X), reset=False))
-        for chunk in _split_rows(columns, CHUNK_ROWS):
-            yield self.imputer_.predict(chunk, self._mixture)
-
-    def _draws(self, data: Data) -> Prediction:
-        """Calibration rows are predicted as new rows are: with values imputed that are never missing in training."""
-        chunks = []
-        for batch in batches(data, PREDICTION_BATCH):
-            columns = {name: batch[name] for name in self.imputer_.learned}
-            chunks.append(self.imputer_.predict(columns, self._mixture))
-        return join(chunks, 1)
-
-    def _mixture(self, columns: Batch) -> Prediction:
-        if self.components_ is None:
-            return mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), self.num_samples)
-        size = member_draws(self.num_samples, len(self.members_))
-        draws = mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), size)
-        with single_threaded():
-            ensemble = Moments.of(draws, len(self.members_))
-            limit = max_epistemic(self.link_, self.scale_)
-            return self.components_.predict(self.problem_, columns, ensemble, self.num_samples, limit)
-
-    def _joined(self, chunks: list[Tensor]) -> np.ndarray:
-        values = torch.cat(chunks).numpy()
-        return values[..., 0] if self._axes == 1 else values  # y had no axis of outputs
-
     def _training(self, rows: int) -> dict[str, Any]:
         if issubclass(METHODS[self.method], NSACMethod):
             return training_fields(rows, self.effort)
-        steps = int(min(4 * rows, 450 * (rows / 1000) ** 0.55))
-        batch_size = min(128 if rows < LARGE_TABLE_ROWS else 256, rows)
-        return {"max_steps": steps, "validate_every": steps, "batch_size": batch_size, "learning_rate": 6e-3}
+        return mixture_training(rows)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts = {"columns": self.columns_.to_dict(), "named": hasattr(self, "feature_names_in_"), "axes": self._axes}
@@ -414,16 +265,3 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         for name, fits in rules.items():
             if not fits:
                 raise ValueError(f"`own` does not fit the problem: {name}.")
-
-
-def weight_decay_candidates(rows: int, train_rows: int) -> list[dict[str, Any]]:
-    """Weight decays to search, ascending, as fields of `TrainConfig`."""
-    decays = WEIGHT_DECAYS[:: 2 if rows > LARGE_TABLE_ROWS else 1]
-    if rows < MIN_SEARCH_ROWS:
-        decays = (DEFAULT_WEIGHT_DECAY,)
-    return [{"weight_decay": decay * (1000 / train_rows) ** 0.5} for decay in decays]
-
-
-def _split_rows(columns: Batch, size: int) -> Iterator[Batch]:
-    for rows in torch.arange(len(columns["x"])).split(size):
-        yield {name: column[rows] for name, column in columns.items()}

@@ -1,0 +1,174 @@
+"""How a fitted regressor predicts: rows in chunks, members and other models as one calibrated distribution."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from nsac._checks import probabilities
+from nsac._torch import single_threaded
+from nsac.estimators.base import PREDICTION_BATCH, AbstractEstimator, join, mixture
+from nsac.estimators.columns import Columns
+from nsac.estimators.components import Components, Moments
+from nsac.estimators.imputation import HotDeck
+from nsac.estimators.stacked import member_draws
+from nsac.estimators.tables import as_frame, check_table
+from nsac.estimators.targets import max_epistemic
+from nsac.methods import TableProblem
+from nsac.models.encoder import Batch
+from nsac.training import Data, batches
+from nsac.uncertainty import Link, Prediction, TransformedPrediction, prediction_columns
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+CHUNK_ROWS = 8192  # rows whose draws are in memory at once
+
+
+class AbstractTablePredictor(AbstractEstimator):
+    """All ways to predict rows of a table; `fit` and `_load_state` of a subclass set the attributes below."""
+
+    problem_: TableProblem
+    columns_: Columns
+    imputer_: HotDeck
+    components_: Components | None  # None: the mixture of the members predicts
+    link_: Link
+    centre_: np.ndarray  # (outputs,), of the targets on the scale of the link, as `scale_`
+    scale_: np.ndarray
+    data_: dict[str, Any]
+    _axes: int  # of y
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Mean, (n[, outputs]), and with `return_std` the calibrated standard deviation as well."""
+        moments = [(p.mean, p.std) for p in self._predictions(X)]
+        mean = self._joined([mean for mean, _ in moments])
+        return (mean, self._joined([std for _, std in moments])) if return_std else mean
+
+    def predict_frame(
+        self, X: Any, coverage: float | Sequence[float] = 0.9, quantiles: Sequence[float] = ()
+    ) -> "DataFrame":
+        """All of a prediction as a table with one row per row of X, and its index if it is a frame.
+
+        Args:
+            X: (n, features), an array or a frame.
+            coverage: of the conformal intervals, one or several; 0.9 makes the columns `lower_90` and `upper_90`.
+            quantiles: levels of quantiles of the calibrated mixture; 0.1 makes the column `quantile_10`.
+
+        Returns:
+            `mean`, `std`, `aleatoric` and `epistemic` variance (their sum is std^2), interval ends and quantiles. For
+            several targets each name ends with that of the target, or with its index.
+        """
+        from pandas import DataFrame
+
+        coverages, levels = probabilities("coverage", coverage), probabilities("quantiles", quantiles)
+        names, chunks = [""], []
+        for p in self._predictions(X):
+            if p.shape[1] > 1:
+                names = self.data_.get("targets") or [str(i) for i in range(p.shape[1])]
+            intervals = {each: self._interval(p, each) for each in coverages}
+            chunks.append(prediction_columns(p, intervals, {each: p.quantile(each) for each in levels}, names))
+        columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+        return DataFrame(columns, index=X.index if hasattr(X, "iloc") else None)
+
+    def predict_interval(self, X: Any, coverage: float | Sequence[float] = 0.9) -> np.ndarray:
+        """Conformal intervals, (n, 2[, outputs]): lower and upper ends that cover the fraction `coverage` of the rows.
+
+        For a sequence of coverages (n, coverages, 2[, outputs]).
+        """
+        coverages = probabilities("coverage", coverage)
+        chunks = []
+        for p in self._predictions(X):
+            intervals = [torch.stack(self._interval(p, each), 1) for each in coverages]
+            chunks.append(torch.stack(intervals, 1))
+        ends = self._joined(chunks)
+        return ends[:, 0] if np.ndim(coverage) == 0 else ends
+
+    def predict_quantiles(self, X: Any, quantiles: float | Sequence[float] = (0.1, 0.5, 0.9)) -> np.ndarray:
+        """Quantiles of the calibrated mixture, (n, quantiles[, outputs])."""
+        levels = probabilities("quantiles", quantiles)
+        return self._joined([p.quantile(levels).movedim(0, 1) for p in self._predictions(X)])
+
+    def predict_distribution(self, X: Any) -> Prediction | TransformedPrediction:
+        """The calibrated distribution in the unit of y, one per row (and output)."""
+        p = self._to_targets(join([self._base(each) for each in self._predictions(X)], 1))
+        return p[:, 0] if self._axes == 1 else p
+
+    def conformal_interval(
+        self, prediction: Prediction | TransformedPrediction, coverage: float = 0.9
+    ) -> tuple[Tensor, Tensor]:
+        """Lower and upper ends of the conformal interval of a prediction that `predict_distribution` returned."""
+        if self._axes == 2:
+            return self._interval(prediction, coverage)
+        lower, upper = self._interval(prediction[:, None], coverage)
+        return lower[:, 0], upper[:, 0]
+
+    def ood_score(self, X: Any) -> np.ndarray:
+        """Out-of-distribution score of each row, (n,): its epistemic standard deviation over that of the target.
+
+        With a link, both are those of the transformed target.
+        """
+        self._check_epistemic()
+        return np.concatenate([p.epistemic.mean(1).sqrt().numpy() for p in self._chunks(X)])
+
+    def outside_range(self, X: Any) -> np.ndarray:
+        """Whether a number of a row is notably outside the range of the training rows, (n,)."""
+        check_is_fitted(self)
+        if self.components_ is None:
+            raise ValueError(f"`method` must be 'nsac' to know the training range. Got {self.method!r} instead.")
+        x = self.columns_.tensors(check_table(self, as_frame(X), reset=False))["x"]
+        return self.components_.ranges.outside(x).numpy()
+
+    def _predictions(self, X: Any) -> Iterator[Prediction | TransformedPrediction]:
+        """Calibrated predictions in the unit of y, (rows, outputs), of some thousand rows at a time."""
+        for p in self._chunks(X):
+            scaled = self.calibration_.apply(p).affine(torch.as_tensor(self.scale_), torch.as_tensor(self.centre_))
+            yield self._to_targets(scaled)
+
+    def _to_targets(self, scaled: Prediction) -> Prediction | TransformedPrediction:
+        return scaled if self.link_.name == "identity" else TransformedPrediction(scaled, self.link_)
+
+    @staticmethod
+    def _base(prediction: Prediction | TransformedPrediction) -> Prediction:
+        """The distribution on the scale on which targets are learned."""
+        return prediction.prediction if isinstance(prediction, TransformedPrediction) else prediction
+
+    def _interval(self, prediction: Prediction | TransformedPrediction, coverage: float) -> tuple[Tensor, Tensor]:
+        lower, upper = self.calibration_.scaled_interval(self._base(prediction), coverage)
+        return self.link_.inverse(lower), self.link_.inverse(upper)
+
+    def _chunks(self, X: Any) -> Iterator[Prediction]:
+        """Standardised predictions of the members, before calibration; every row is predicted here, once."""
+        check_is_fitted(self)
+        columns = self.columns_.tensors(check_table(self, as_frame(X), reset=False))
+        for chunk in _split_rows(columns, CHUNK_ROWS):
+            yield self.imputer_.predict(chunk, self._mixture)
+
+    def _draws(self, data: Data) -> Prediction:
+        """Calibration rows are predicted as new rows are: with values imputed that are never missing in training."""
+        chunks = []
+        for batch in batches(data, PREDICTION_BATCH):
+            columns = {name: batch[name] for name in self.imputer_.learned}
+            chunks.append(self.imputer_.predict(columns, self._mixture))
+        return join(chunks, 1)
+
+    def _mixture(self, columns: Batch) -> Prediction:
+        if self.components_ is None:
+            return mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), self.num_samples)
+        size = member_draws(self.num_samples, len(self.members_))
+        draws = mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), size)
+        with single_threaded():
+            ensemble = Moments.of(draws, len(self.members_))
+            limit = max_epistemic(self.link_, self.scale_)
+            return self.components_.predict(self.problem_, columns, ensemble, self.num_samples, limit)
+
+    def _joined(self, chunks: list[Tensor]) -> np.ndarray:
+        values = torch.cat(chunks).numpy()
+        return values[..., 0] if self._axes == 1 else values  # y had no axis of outputs
+
+
+def _split_rows(columns: Batch, size: int) -> Iterator[Batch]:
+    for rows in torch.arange(len(columns["x"])).split(size):
+        yield {name: column[rows] for name, column in columns.items()}
