@@ -1,7 +1,7 @@
 """The models of a regressor besides its ensemble, and how all of them become one distribution."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -110,8 +110,9 @@ class LeftOutModels:
         return join_parts(ensemble, self.means[0, rows], self.variance[rows], self.means[1, rows])
 
     def stacked(self, stack: Stack) -> Components:
-        """With the stack, all that predicts."""
-        return Components(self.kernel, self.trees, self.ranges, stack)
+        """With the stack, all that predicts; in memory as after loading, so that predictions are the same to the bit."""
+        contiguous = {name: tensor.contiguous() for name, tensor in self.kernel.to_tensors().items()}
+        return Components(replace(self.kernel, **contiguous), self.trees, self.ranges, stack)
 
 
 def join_parts(ensemble: Moments, kernel: Tensor, variance: Tensor, trees: Tensor) -> Parts:
