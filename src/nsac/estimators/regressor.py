@@ -229,9 +229,15 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         self, data: Data, splits: Splits, seeds: Sequence[int], chosen: dict[str, Any]
     ) -> list[AbstractMethod]:
         jobs = [(data, split, seed, chosen) for split, seed in zip(splits, seeds, strict=True)]
-        if self.n_jobs in (None, 1):
-            return [self._member(*job) for job in jobs]
-        return Parallel(n_jobs=self.n_jobs)(delayed(self._member)(*job) for job in jobs)  # pyright: ignore
+        with self._progress(len(jobs)) as bar:
+            if self.n_jobs in (None, 1):
+                return [self._member(*job, bar.next_run()) for job in jobs]
+            members: list[AbstractMethod] = []
+            parallel: Any = Parallel(n_jobs=self.n_jobs, return_as="generator" if self.verbose else "list")
+            for member in parallel(delayed(self._member)(*job) for job in jobs):
+                members.append(member)
+                bar.next_run().finish_run()
+            return members
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean, (n[, outputs]), and with `return_std` the calibrated standard deviation as well."""
