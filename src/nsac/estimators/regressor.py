@@ -25,6 +25,7 @@ from nsac.estimators.base import (
 from nsac.estimators.columns import Columns, categorical_positions, digest_of, target_names, target_std, target_values
 from nsac.estimators.components import Components, Moments, design_groups, flatten
 from nsac.estimators.grouping import group_codes, row_weights, warn_if_grouped
+from nsac.estimators.importance import ImportanceMixin
 from nsac.estimators.imputation import HotDeck
 from nsac.estimators.stacked import (
     MEMBERS,
@@ -58,7 +59,7 @@ COMPONENTS = "components."  # prefix of the names of their tensors in a file
 _FACTS = {"columns", "named", "axes", "data", "chosen", "link", "stacked"}  # keys of the plain values of `_state`
 
 
-class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
+class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractEstimator):
     """Regression with calibrated uncertainty on tables of numbers and categories with missing values.
 
     The rows are split into folds. Three models leave the same folds out: an ensemble of NSAC networks, a Gaussian
@@ -92,6 +93,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         chosen_: the weight decay in use.
         data_: number of training rows, their digest, and the names of the targets if y had any.
         calibration_: conformal scores of the left-out rows.
+        feature_importances_: shares of the columns of X, see `permutation_importances`.
         n_features_in_, feature_names_in_: columns of X; the latter only if X was a frame with names.
     """
 
@@ -171,6 +173,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
                     f"Got method={self.method!r}."
                 )
             self._fit_mixture(inputs, target, y, members, random_state)
+        self._keep_sample(table, target)
         return self
 
     def _fit_stacked(
