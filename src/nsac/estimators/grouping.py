@@ -45,7 +45,7 @@ def row_weights(sample_weight: Any, rows: int) -> Tensor | None:
         weight = np.full(rows, float(weight))
     if weight.shape != (rows,) or not np.isfinite(weight).all() or (weight < 0).any() or not weight.sum() > 0:
         raise ValueError(
-            f"`sample_weight` must be ({rows},) finite numbers of at least 0, not all 0. Got shape {weight.shape} "
+            f"`sample_weight` must be ({rows},) finite numbers of at least 0, not all zero. Got shape {weight.shape} "
             "with another value."
         )
     return None if (weight == weight[0]).all() else torch.from_numpy(weight / weight.mean())

@@ -74,7 +74,8 @@ class ImportanceMixin:
         if sample is None:
             raise AttributeError(f"{name} has no `feature_importances_` if loaded from a folder. {remedy}")
         if self._importances is None:
-            grown = np.maximum(self._error_growth(*sample, 1, np.random.RandomState(self.seeds_[0]))[0], 0)
+            table, target = sample
+            grown = self._error_growth(table, target, 1, np.random.RandomState(self.seeds_[0]))[0].clip(min=0)
             self._importances = grown / grown.sum() if grown.any() else grown
         return np.asarray(self._importances)
 
