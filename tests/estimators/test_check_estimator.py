@@ -15,27 +15,46 @@ from support.table_problems import numbers, quick
 
 LEARNING = {"max_steps": 60, "learning_rate": 0.02, "ema": None, "batch_size": 32}
 """Numbers with which a single small run learns enough for the checks of scores."""
+EXPECTED = {
+    "check_sample_weight_equivalence_on_dense_data": "folds and batches are random: rows that repeat are split apart"
+}
+"""Checks that fail, and why."""
+REFUSED = "methods other than nsac refuse weights"
+EXPECTED_OF_RIDGE = {
+    "check_sample_weight_equivalence_on_dense_data": REFUSED, "check_sample_weights_not_overwritten": REFUSED,
+}  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API:UserWarning")
 @pytest.mark.filterwarnings("ignore:.*rows of calibration are too few:UserWarning")
+@pytest.mark.filterwarnings("ignore:Rows look grouped:UserWarning")
 @pytest.mark.parametrize(
-    "regressor",
-    [quick(method="ridge"), pytest.param(quick(members=1, training=LEARNING), marks=pytest.mark.slow)],
+    ("regressor", "expected"),
+    [
+        (quick(method="ridge"), EXPECTED_OF_RIDGE),
+        pytest.param(quick(members=1, training=LEARNING), EXPECTED, marks=pytest.mark.slow),
+    ],
     ids=["ridge", "nsac"],
 )
-def test_every_check_of_scikit_learn_passes(regressor):
-    failed = [each for each in check_estimator(regressor, on_fail=None) if each["status"] == "failed"]
-    assert not [(each["check_name"], each["exception"]) for each in failed]
+def test_every_check_of_scikit_learn_passes_but_those_of_weights(regressor, expected):
+    assert failures(regressor, expected) == []
+
+
+def failures(regressor, expected):
+    """Checks that fail, or that pass although they are expected to fail."""
+    results = check_estimator(regressor, on_fail=None, expected_failed_checks=expected)
+    unexpected = [(each["check_name"], each["exception"]) for each in results if each["status"] == "failed"]
+    known = {each["check_name"] for each in results if each["status"] == "xfail"}
+    return unexpected + sorted(set(expected) - known)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API:UserWarning")
-def test_every_check_of_scikit_learn_passes_with_defaults():
+@pytest.mark.filterwarnings("ignore:Rows look grouped:UserWarning")
+def test_every_check_of_scikit_learn_passes_with_defaults_but_that_of_weights():
     names = {check.func.__name__ for _, check in estimator_checks_generator(NSACRegressor())}  # pyright: ignore
     assert len(names) > 40
-    failed = [each for each in check_estimator(NSACRegressor(), on_fail=None) if each["status"] == "failed"]
-    assert not [(each["check_name"], each["exception"]) for each in failed]
+    assert failures(NSACRegressor(), EXPECTED) == []
 
 
 def test_it_works_in_pipelines_searches_and_clones():

@@ -208,7 +208,8 @@ def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets
         missing = int(y.isnan().sum() - infinite.sum())
         if missing:
             note(f"{path}: left out {missing} rows without a value of {name!r}.")
-        mean, std = torch.full_like(y, float(estimator.centre_[i])), torch.full_like(y, float(estimator.scale_[i]))
+        facts = {"mean": estimator.centre_, "std": estimator.scale_} | estimator.data_  # equal without a link
+        mean, std = torch.full_like(y, float(facts["mean"][i])), torch.full_like(y, float(facts["std"][i]))
         output = (slice(None), i) if len(p.shape) == 2 else (slice(None),)
         interval = (lower[output], upper[output])
         baseline = Prediction.gaussian(mean, std)

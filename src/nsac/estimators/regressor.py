@@ -91,7 +91,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractE
         components_: the other models, and the stack of all; None for methods other than `"nsac"`.
         link_: the scale on which targets are learned.
         chosen_: the weight decay in use.
-        data_: number of training rows, their digest, and the names of the targets if y had any.
+        data_: number of training rows, their digest, mean and standard deviation of the targets, and their names if
+            y had any.
         calibration_: conformal scores of the left-out rows.
         feature_importances_: shares of the columns of X, see `permutation_importances`.
         n_features_in_, feature_names_in_: columns of X; the latter only if X was a frame with names.
@@ -145,7 +146,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractE
             y: (n,) or (n, outputs).
             sample_weight: (n,), at least 0: how much each row counts.
             groups: (n,), which rows belong together, as those of one machine or patient. Rows of a group are left out
-                together, so the intervals hold for a new group.
+                together, so the intervals are valid for rows of a new group.
         """
         self._check_method()
         check_choice("effort", self.effort, get_args(Effort))
@@ -192,7 +193,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractE
             design, shared = flatten(self.problem_, inputs), design_groups(self.problem_)
             self.link_ = choose_link(design, target, self.target_range, shared, random_state.permutation(n))
             z = self._standardise(self.link_.forward(torch.from_numpy(target)).numpy(), y)
-            self.data_ = self._data(inputs | {"y": z}, y)
+            self.data_ = self._data(inputs | {"y": z}, y) | {"mean": target.mean(0), "std": target.std(0)}
             codes = None if groups is None else torch.from_numpy(groups)
             fitted = fit_stacked(
                 self.problem_, inputs, z, splits, weight, codes, seed, self.num_samples, self._train_members

@@ -69,9 +69,9 @@ class Stack:
             means.append(w @ parts.means[:, :, j])
             aleatoric.append(sources[:, :2] @ self.aleatoric[:, j])
             epistemic.append(sources[:, 2:] @ self.epistemic[:, j] + (0 if extra is None else extra))
-        mean, noise, doubt = (torch.stack(column, -1) for column in (means, aleatoric, epistemic))
+        mean, noise, spread = (torch.stack(column, -1) for column in (means, aleatoric, epistemic))
         normal, scale = _nodes(num_samples, self.freedom)
-        return Prediction(mean + normal[:, None, None] * doubt.sqrt(), noise.log() / 2 + scale[:, None].log())
+        return Prediction(mean + normal[:, None, None] * spread.sqrt(), noise.log() / 2 + scale[:, None].log())
 
     def to_tensors(self) -> dict[str, Tensor]:
         """For a file."""
