@@ -61,3 +61,23 @@ def test_the_minimum_is_found_and_no_point_scored_twice(scores):
 def test_predictions_are_joined_along_draws_or_rows(axis, shape):
     p = Prediction(torch.zeros(2, 3), torch.ones(2, 3))
     assert join([p, p], axis).mean_draws.shape == shape
+
+
+@pytest.mark.parametrize("more", [{}, {"method": "de", "training": {"max_steps": 3, "batch_size": 16}}])
+def test_one_bar_shows_all_members(monkeypatch, more):
+    bars = []
+
+    class Recorded(base.ProgressBar):
+        def __enter__(self):
+            self.shown = []
+            bars.append(self)
+            return self
+
+        def __call__(self, progress):
+            self.shown.append((self._run, progress.step))
+
+    monkeypatch.setattr(base, "ProgressBar", Recorded)
+    quick(verbose=True, **more).fit(*numbers(120 if more else 60))
+    assert len(bars) == 1 and bars[0].enabled
+    assert {run for run, _ in bars[0].shown} == set(range(1, bars[0].runs + 1))
+    assert bars[0].runs == 2 if not more else bars[0].runs > 4  # with weight decays that are searched

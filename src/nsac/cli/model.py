@@ -57,6 +57,16 @@ def fit(
         list[str] | None, typer.Option(help="Categorical column, whatever it holds; repeat for several.")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for several.")] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Table: column of groups of rows, such as machines; not an input.")
+    ] = None,
+    weight: Annotated[str | None, typer.Option(help="Table: column of sample weights; not an input.")] = None,
+    target_range: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="LOW HIGH", help="Table: bounds of the target; either may be none."),
+    ] = None,
+    effort: Annotated[str | None, typer.Option(help="Table: how long to train: fast, default or best.")] = None,
+    n_jobs: Annotated[int | None, typer.Option(help="Table: members trained at the same time; -1: all cores.")] = None,
     method: Annotated[str, typer.Option(help="Uncertainty method: nsac, de, gmle, mcd, ...")] = "nsac",
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed; equal seeds give equal models.")] = 0,
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps per member, for a quick test.")] = None,
@@ -73,27 +83,35 @@ def fit(
         if (time_column is None) != (horizon is None):
             given, other = ("--time", "--horizon") if horizon is None else ("--horizon", "--time")
             raise TableError(f"`{given}` needs `{other}`: a forecaster needs both. For a table leave out both.")
-        if time_column is None:
-            options = {"--lookback": lookback, "--series": series, "--time-format": time_format}
-            for option in (name for name, value in options.items() if value is not None):
+        for_series = {"--lookback": lookback, "--series": series, "--time-format": time_format}
+        for_tables = {"--group": group, "--weight": weight, "--target-range": target_range}
+        for_tables |= {"--effort": effort, "--n-jobs": n_jobs}
+        for option, value in (for_series if time_column is None else for_tables).items():
+            if value is not None and time_column is None:
                 raise TableError(f"`{option}` is for forecasters. Pass `--time` and `--horizon` too.")
+            if value is not None:
+                raise TableError(f"`{option}` is for tables. Leave it out, or leave out `--time` and `--horizon`.")
+        options = tables.fit_options(target_range, effort, n_jobs)
         _check_free(out, force)
         check_out(out, data, folder=True)
         started, target = time.perf_counter(), list(dict.fromkeys(target))
-        text = [*(category or ()), *([time_column] if time_column and time_format else [])]
+        groups, weights = [group] if group is not None else [], [weight] if weight is not None else []
+        text = [*(category or ()), *groups, *([time_column] if time_column and time_format else [])]
         frame = _read(data, text, encoding)
-        find_columns(frame, [*target, *(category or ()), *(drop or ())], data)
-        for option, names in (("--category", category), ("--drop", drop)):
+        find_columns(frame, [*target, *(category or ()), *(drop or ()), *groups, *weights], data)
+        for option, names in (("--category", category), ("--drop", drop), ("--group", groups), ("--weight", weights)):
             for name in set(names or ()) & set(target):
                 raise TableError(f"`{option}` must not name the target. Got {name!r} instead. Leave out the option.")
-        frame = frame.drop(columns=list(dict.fromkeys(drop or ())))
+        frame = frame.drop(columns=[name for name in dict.fromkeys(drop or ()) if name not in (group, weight)])
         settings = {"method": method, "random_state": seed, "verbose": not as_json}
         if steps:
             settings["training"] = {"max_steps": steps}
         if time_column is None:
-            chosen = [name for name in dict.fromkeys(category or ()) if name in frame.columns]
-            settings |= {"categorical": chosen or None, "dayfirst": dayfirst}
-            estimator, rows = tables.fit(frame, data, target, settings)
+            inputs = [name for name in frame.columns if name not in (group, weight)]
+            chosen = [name for name in dict.fromkeys(category or ()) if name in inputs]
+            settings |= {"categorical": chosen or None, "dayfirst": dayfirst, **options}
+            estimator, rows = tables.fit(frame, data, target, settings, group, weight)
+            frame = frame[inputs]
         else:
             find_columns(frame, [time_column] if series is None else [time_column, series], data)
             settings |= {"time": time_column, "horizon": horizon, "series": series}
@@ -168,6 +186,7 @@ def evaluate(
         if out is not None:
             about = f"Model: {model} ({type(estimator).__name__}, method {estimator.method})"
             facts = [about, f"Data: {data}, {len(frame)} rows"]
+            facts += [f"Groups in training: {name}" for name in tables.group_column(estimator)]
             write_atomic(out, page(f"Evaluation of {', '.join(scores)}", facts, evaluations).encode())
     facts, lines, head = {}, [], [Column(no_wrap=True), *(SCORE_NAMES[key][0] for key in SCORES)]
     for e in evaluations:  # `naive` is the first of the baselines

@@ -36,8 +36,31 @@ def _list_columns(columns: Sequence[str]) -> str:
     return f"Its columns are: {', '.join(columns[:20])}{more}."
 
 
-def fit(frame: "DataFrame", path: Path, targets: list[str], settings: dict[str, Any]) -> tuple["NSACRegressor", int]:
-    """A fitted regressor, and the number of rows it was fitted on: those whose targets are known."""
+def fit_options(target_range: tuple[str, str] | None, effort: str | None, n_jobs: int | None) -> dict[str, Any]:
+    """Arguments of the regressor for those options that were given."""
+    options: dict[str, Any] = {}
+    if target_range is not None:
+        for bound in target_range:
+            if bound != "none" and not is_number(bound):
+                raise TableError(f"`--target-range` must be two numbers, or none. Got {bound!r} instead.")
+        options["target_range"] = tuple(None if bound == "none" else float(bound) for bound in target_range)
+    if effort is not None:
+        options["effort"] = effort
+    if n_jobs == 0:
+        raise TableError("`--n-jobs` must be above 0, or -1 for all cores. Got 0 instead.")
+    if n_jobs is not None:
+        options["n_jobs"] = n_jobs
+    return options
+
+
+def fit(
+    frame: "DataFrame", path: Path, targets: list[str], settings: dict[str, Any], group: str | None = None,
+    weight: str | None = None,
+) -> tuple["NSACRegressor", int]:  # fmt: skip
+    """A fitted regressor, and the number of rows it was fitted on: those whose targets are known.
+
+    `group` and `weight` are columns that are not inputs.
+    """
     import numpy as np
 
     from nsac.estimators.regressor import NSACRegressor
@@ -48,11 +71,47 @@ def fit(frame: "DataFrame", path: Path, targets: list[str], settings: dict[str, 
     frame = frame.iloc[np.flatnonzero(known)]
     if not len(frame):
         raise TableError(f"{path} has no row with a known target. Name another column with `--target`.")
-    if frame.shape[1] == len(targets):
+    others = {name: column for name, column in (("groups", group), ("weights", weight)) if column is not None}
+    y, X = frame[targets[0]] if len(targets) == 1 else frame[targets], frame.drop(columns=[*targets, *others.values()])
+    if not X.shape[1]:
         raise TableError(f"{path} has no columns but the target. Add columns to predict it from.")
-    y, X = frame[targets[0]] if len(targets) == 1 else frame[targets], frame.drop(columns=targets)
+    groups = None if group is None else _groups(frame, group, path)
+    sample_weight = None if weight is None else _weights(frame, weight, path)
     _note_columns(X, path, settings.get("categorical") or ())
-    return NSACRegressor(**settings).fit(X, y), len(frame)
+    regressor = NSACRegressor(**settings).fit(X, y, sample_weight, groups)
+    regressor.data_ |= others
+    return regressor, len(frame)
+
+
+def _groups(frame: "DataFrame", name: str, path: Path) -> Any:
+    from nsac._checks import row_name
+
+    missing = frame[name].isna().to_numpy()
+    if missing.any():
+        problem = f"{path}: {row_name(frame, int(missing.argmax()))} has no group: its {name!r} is missing."
+        raise TableError(f"{problem} Give it a group of its own, or remove the row.")
+    return frame[name].to_numpy()
+
+
+def _weights(frame: "DataFrame", name: str, path: Path) -> Any:
+    import numpy as np
+
+    from nsac._checks import row_name
+    from nsac.estimators.cells import find_decimal, to_numbers
+
+    weights = to_numbers(frame[name], name, find_decimal(frame[name]))
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        row = int(wrong.argmax())
+        problem = f"{path}: weights must be finite numbers of at least 0. Got {weights[row]} in column {name!r}"
+        raise TableError(f"{problem}, {row_name(frame, row)}. Correct it, or remove the row.")
+    return weights
+
+
+def group_column(estimator: Any) -> list[str]:
+    """The column of the groups in training, if a model has any."""
+    name = getattr(estimator, "data_", {}).get("groups")
+    return [] if name is None else [str(name)]
 
 
 def _note_columns(X: "DataFrame", path: Path, categorical: Collection[str]) -> None:
@@ -93,6 +152,7 @@ def predict(
 
     X = _features(estimator, frame, path)
     others = frame[[name for name in frame.columns if name not in X.columns and name not in targets]]
+    _note_outside(estimator, X, path)
     starts = range(0, len(X), CHUNK_ROWS)
     chunks = [
         estimator.predict_frame(X.iloc[start : start + CHUNK_ROWS], coverage)
@@ -109,6 +169,15 @@ def predict(
         note(f"{path}: column {name!r} is written as {names[name]!r}, because {name!r} is a column of the predictions.")
     others.columns = [names.get(name, name) for name in others.columns]
     return pd.concat([others.reset_index(drop=True), predictions], axis=1)
+
+
+def _note_outside(estimator: "NSACRegressor", X: "DataFrame", path: Path) -> None:
+    if estimator.components_ is None:
+        return
+    outside = int(estimator.outside_range(X).sum())
+    if outside:
+        problem = "a number notably outside the range of the training rows, where predictions extrapolate"
+        note(f"{path}: {outside} of {len(X)} rows have {problem}.")
 
 
 def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets: list[str]) -> list["Evaluation"]:
@@ -139,7 +208,8 @@ def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets
         missing = int(y.isnan().sum() - infinite.sum())
         if missing:
             note(f"{path}: left out {missing} rows without a value of {name!r}.")
-        mean, std = torch.full_like(y, float(estimator.centre_[i])), torch.full_like(y, float(estimator.scale_[i]))
+        facts = {"mean": estimator.centre_, "std": estimator.scale_} | estimator.data_  # equal without a link
+        mean, std = torch.full_like(y, float(facts["mean"][i])), torch.full_like(y, float(facts["std"][i]))
         output = (slice(None), i) if len(p.shape) == 2 else (slice(None),)
         interval = (lower[output], upper[output])
         baseline = Prediction.gaussian(mean, std)

@@ -1,6 +1,5 @@
 """The base of both estimators: an ensemble trained on data splits, its mixture, and its calibration."""
 
-import contextlib
 import functools
 import warnings
 from abc import ABC, abstractmethod
@@ -21,6 +20,7 @@ from nsac.estimators.files import to_archive, write_model
 from nsac.methods import METHODS, AbstractMethod, AbstractProblem, AbstractSolved, fit
 from nsac.models.encoder import Batch
 from nsac.training import Data, DivergedError, ProgressBar, Subset, TrainConfig, batches
+from nsac.training.progress import Report
 from nsac.uncertainty import Calibration, Prediction
 
 PREDICTION_BATCH = 1024  # rows predicted at a time: bounds memory
@@ -102,27 +102,34 @@ class AbstractEstimator(BaseEstimator, ABC):
         trained: dict[int, list[AbstractMethod]] = {0: []}
 
         def score(i: int) -> float:
-            trained[i] = [self._member(rows, split, seed, candidates[i]) for split, seed in pairs[:n_compared]]
+            bar.expect(len(splits))
+            trained[i] = [self._member(rows, *pair, candidates[i], bar.next_run()) for pair in pairs[:n_compared]]
             return self._validation_nll(trained[i], rows, splits)
 
-        best = minimise_unimodal(score, len(candidates)) if n_compared else 0
-        others = [self._member(rows, split, seed, candidates[best]) for split, seed in pairs[n_compared:]]
+        with self._progress(len(splits)) as bar:
+            best = minimise_unimodal(score, len(candidates)) if n_compared else 0
+            others = [self._member(rows, *pair, candidates[best], bar.next_run()) for pair in pairs[n_compared:]]
         self.chosen_, self.members_ = candidates[best], trained[best] + others
 
-    def _member(self, rows: Data, split: Split, seed: int, candidate: dict[str, Any]) -> AbstractMethod:
+    def _progress(self, members: int) -> ProgressBar:
+        """One bar for the training of all members."""
+        return ProgressBar(description=self.method, runs=members, enabled=bool(self.verbose))
+
+    def _member(
+        self, rows: Data, split: Split, seed: int, candidate: dict[str, Any], report: Report | None = None
+    ) -> AbstractMethod:
         given = self._training(len(split[0])) | candidate | dict(self.training or {})
         config = TrainConfig.from_dict({"accelerator": "cpu", "explode": 1e30} | given)  # clipping is enough
         try:
-            return self._train(rows, split, seed, config)
+            return self._train(rows, split, seed, config, report)
         except DivergedError:
             slower = replace(config, learning_rate=RETRY_LEARNING_RATE_FACTOR * config.learning_rate)
-            return self._train(rows, split, seed, slower)
+            return self._train(rows, split, seed, slower, report)
 
-    def _train(self, rows: Data, split: Split, seed: int, config: TrainConfig) -> AbstractMethod:
+    def _train(self, rows: Data, split: Split, seed: int, config: TrainConfig, report: Report | None) -> AbstractMethod:
         member = METHODS[self.method](self.problem_, seed=seed)  # pyright: ignore[reportCallIssue]
         train, validation = Subset(rows, split[0]), Subset(rows, split[1])
-        with ProgressBar(description=self.method) if self.verbose else contextlib.nullcontext() as report:
-            fit(member, train, validation, config, seed=seed, report=report)
+        fit(member, train, validation, config, seed=seed, report=report)
         return member.cpu().double().eval()
 
     def _validation_nll(self, members: Sequence[AbstractMethod], rows: Data, splits: Splits) -> float:

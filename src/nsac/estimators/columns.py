@@ -185,7 +185,7 @@ def target_values(y: Any, estimator: str) -> np.ndarray:
             row, *column = np.argwhere(bad)[0]
             where = f"{_label(y, column[0] if column else 0)}, {row_name(y, row)} ({bad.sum()} such values)"
             raise ValueError(f"Input y contains {problem}: {where}. {remedy}")
-    return values
+    return values if values.flags.writeable else values.copy()  # torch warns of a column of pandas, which is read-only
 
 
 def _target_numbers(y: Any) -> Any:

@@ -1,7 +1,7 @@
 """The models of a regressor besides its ensemble, and how all of them become one distribution."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from nsac.models.encoder import Batch
 from nsac.uncertainty import Prediction
 
 NUM_MODELS, NUM_SOURCES = 3, 2  # ensemble, kernel, trees; epistemic variance of the ensemble and of the kernel
+MAX_ONE_HOT = 64  # categories of a column, the last of which is all rarer ones, that kernel and trees tell apart
 
 Splits = Sequence[tuple[np.ndarray, np.ndarray]]
 
@@ -68,7 +69,7 @@ class Components:
         for name, tensor in tensors.items():
             head, _, rest = name.partition(".")
             groups.setdefault(head, {})[rest] = tensor
-        sizes = problem.flat_dim, problem.output_dim
+        sizes = _with_few_categories(problem).flat_dim, problem.output_dim
         return cls(
             Kernel.from_tensors(groups["kernel"], *sizes),
             Trees.from_tensors(groups["trees"], *sizes),
@@ -112,8 +113,9 @@ class LeftOutModels:
         return join_parts(ensemble, self.means[0, rows], self.variance[rows], self.means[1, rows])
 
     def stacked(self, stack: Stack) -> Components:
-        """With the stack, all that predicts."""
-        return Components(self.kernel, self.trees, self.ranges, stack)
+        """With the stack, all that predicts; laid out as after loading, so that bits are the same."""
+        contiguous = {name: tensor.contiguous() for name, tensor in self.kernel.to_tensors().items()}
+        return Components(replace(self.kernel, **contiguous), self.trees, self.ranges, stack)
 
 
 def join_parts(ensemble: Moments, kernel: Tensor, variance: Tensor, trees: Tensor) -> Parts:
@@ -123,14 +125,24 @@ def join_parts(ensemble: Moments, kernel: Tensor, variance: Tensor, trees: Tenso
 
 
 def flatten(problem: TableProblem, columns: Batch) -> Tensor:
-    """Rows as vectors, in double precision: numbers, with 0 and a flag where one is missing, and one-hot categories."""
-    return problem.flatten(columns).double()
+    """Rows as vectors, in double precision: numbers, with 0 and a flag where one is missing, and one-hot categories.
+
+    Codes of categories descend in frequency; those from `MAX_ONE_HOT` on share one entry.
+    """
+    if problem.categories:
+        columns = columns | {"c": columns["c"].clamp(max=MAX_ONE_HOT)}
+    return _with_few_categories(problem).flatten(columns).double()
 
 
 def design_groups(problem: TableProblem) -> list[int]:
     """Number of the length scale of each entry of `flatten`: one per number or flag, one per category column."""
-    numbers = problem.flat_dim - sum(size + 1 for size in problem.categories)
+    few = _with_few_categories(problem)
+    numbers = few.flat_dim - sum(size + 1 for size in few.categories)
     groups = list(range(numbers))
-    for i, size in enumerate(problem.categories):
+    for i, size in enumerate(few.categories):
         groups += [numbers + i] * (size + 1)
     return groups
+
+
+def _with_few_categories(problem: TableProblem) -> TableProblem:
+    return replace(problem, categories=tuple(min(size, MAX_ONE_HOT) for size in problem.categories))

@@ -17,6 +17,7 @@ from nsac.estimators.base import Splits, calibration_size, random_splits
 from nsac.estimators.columns import Columns, categorical_positions, digest_of, target_names, target_std, target_values
 from nsac.estimators.components import Components, design_groups, flatten
 from nsac.estimators.grouping import group_codes, row_weights, warn_if_grouped
+from nsac.estimators.importance import ImportanceMixin
 from nsac.estimators.imputation import HotDeck
 from nsac.estimators.predicting import AbstractTablePredictor
 from nsac.estimators.recipe import mixture_training, weight_decay_candidates
@@ -42,7 +43,7 @@ COMPONENTS = "components."  # prefix of the names of their tensors in a file
 _FACTS = {"columns", "named", "axes", "data", "chosen", "link", "stacked"}  # keys of the plain values of `_state`
 
 
-class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractTablePredictor):
+class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractTablePredictor):
     """Regression with calibrated uncertainty on tables of numbers and categories with missing values.
 
     The rows are split into folds. Three models leave the same folds out: an ensemble of NSAC networks, a Gaussian
@@ -74,8 +75,10 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractTablePredictor):
         components_: the other models, and the stack of all; None for methods other than `"nsac"`.
         link_: the scale on which targets are learned.
         chosen_: the weight decay in use, unless `training` fixes it.
-        data_: number of training rows, their digest, and the names of the targets if y had any.
+        data_: number of training rows, their digest, mean and standard deviation of the targets, and their names if
+            y had any.
         calibration_: conformal scores of the left-out rows.
+        feature_importances_: shares of the columns of X, see `permutation_importances`.
         n_features_in_, feature_names_in_: columns of X; the latter only if X was a frame with names.
     """
 
@@ -152,6 +155,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractTablePredictor):
                     f"Got method={self.method!r}."
                 )
             self._fit_mixture(inputs, target, y, members, random_state)
+        self._keep_sample(table, target)
         return self
 
     def _fit_stacked(
@@ -171,7 +175,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractTablePredictor):
             design, shared = flatten(self.problem_, inputs), design_groups(self.problem_)
             self.link_ = choose_link(design, target, self.target_range, shared, random_state.permutation(n))
             z = self._standardise(self.link_.forward(torch.from_numpy(target)).numpy(), y)
-            self.data_ = self._data(inputs | {"y": z}, y)
+            self.data_ = self._data(inputs | {"y": z}, y) | {"mean": target.mean(0), "std": target.std(0)}
             codes = None if groups is None else torch.from_numpy(groups)
             fitted = fit_stacked(
                 self.problem_, inputs, z, splits, weight, codes, seed, self.num_samples, self._train_members, first
@@ -212,9 +216,15 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractTablePredictor):
         self, data: Data, splits: Splits, seeds: Sequence[int], chosen: dict[str, Any]
     ) -> list[AbstractMethod]:
         jobs = [(data, split, seed, chosen) for split, seed in zip(splits, seeds, strict=True)]
-        if self.n_jobs in (None, 1):
-            return [self._member(*job) for job in jobs]
-        return Parallel(n_jobs=self.n_jobs)(delayed(self._member)(*job) for job in jobs)  # pyright: ignore
+        with self._progress(len(jobs)) as bar:
+            if self.n_jobs in (None, 1):
+                return [self._member(*job, bar.next_run()) for job in jobs]
+            members: list[AbstractMethod] = []
+            parallel: Any = Parallel(n_jobs=self.n_jobs, return_as="generator" if self.verbose else "list")
+            for member in parallel(delayed(self._member)(*job) for job in jobs):
+                members.append(member)
+                bar.next_run().finish_run()
+            return members
 
     def _training(self, rows: int) -> dict[str, Any]:
         if issubclass(METHODS[self.method], NSACMethod):
