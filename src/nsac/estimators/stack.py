@@ -62,6 +62,14 @@ class Stack:
 
     def predict(self, parts: Parts, num_samples: int, extra: Tensor | None = None) -> Prediction:
         """The stacked distribution; `extra` is variance of the mean, (n,), that is added."""
+        return self.mixture(parts, *self.nodes(num_samples), extra)
+
+    def nodes(self, num_samples: int) -> tuple[Tensor, Tensor]:
+        """Standard normal numbers, (num_samples,), and scales of the noise, (num_samples, outputs), of the draws."""
+        return _nodes(num_samples, self.freedom)
+
+    def mixture(self, parts: Parts, normal: Tensor, scale: Tensor, extra: Tensor | None) -> Prediction:
+        """As `predict`, with the draws that `nodes` returned."""
         means, aleatoric, epistemic = [], [], []
         for j in range(parts.means.shape[2]):
             w = self.weights[:, j]
@@ -70,7 +78,6 @@ class Stack:
             aleatoric.append(sources[:, :2] @ self.aleatoric[:, j])
             epistemic.append(sources[:, 2:] @ self.epistemic[:, j] + (0 if extra is None else extra))
         mean, noise, doubt = (torch.stack(column, -1) for column in (means, aleatoric, epistemic))
-        normal, scale = _nodes(num_samples, self.freedom)
         return Prediction(mean + normal[:, None, None] * doubt.sqrt(), noise.log() / 2 + scale[:, None].log())
 
     def to_tensors(self) -> dict[str, Tensor]:
