@@ -39,8 +39,15 @@ class Synapses(nn.Module):
 
     def matrix(self) -> Tensor:
         """The dense (from, to) matrix."""
+        if self.weight.ndim == 2:
+            return self.weight
         size = self.shape[0] * self.shape[1]
         return self.weight.new_zeros(size).scatter(0, self.index, self.weight).view(self.shape)
+
+    @torch.no_grad()
+    def densify(self) -> None:
+        """Store absent synapses too, with weight 0: layers of different wirings then have tensors of the same shapes."""
+        self.weight, self.index = nn.Parameter(self.matrix()), self.index[:0]
 
     def extra_repr(self) -> str:  # noqa: D102
         return f"{self.shape[0]} -> {self.shape[1]}, {len(self.index)} synapses"

@@ -65,13 +65,12 @@ class Trees:
 
     def predict(self, x: Tensor) -> Tensor:
         """Mean over the models, (n, outputs)."""
-        models, outputs = self.start.shape
-        nodes = {name: getattr(self, name) for name in NODE}
-        sums = []
-        for chunk in x.split(CHUNK_ROWS):
-            trees = evaluate_trees(chunk, nodes, int(self.depth))
-            sums.append(trees.unflatten(0, (models, outputs, -1)).sum(2).mean(0).T)
-        return torch.cat(sums) + self.start.mean(0)
+        return torch.cat([self.mean(chunk, int(self.depth)) for chunk in x.split(CHUNK_ROWS)])
+
+    def mean(self, x: Tensor, depth: int) -> Tensor:
+        """As `predict`, of all rows at once."""
+        trees = evaluate_trees(x, {name: getattr(self, name) for name in NODE}, depth)
+        return trees.unflatten(0, (*self.start.shape, -1)).sum(2).mean(0).T + self.start.mean(0)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """For a file."""

@@ -113,9 +113,8 @@ class LeftOutModels:
         return join_parts(ensemble, self.means[0, rows], self.variance[rows], self.means[1, rows])
 
     def stacked(self, stack: Stack) -> Components:
-        """With the stack, all that predicts; laid out as after loading, so that bits are the same."""
-        contiguous = {name: tensor.contiguous() for name, tensor in self.kernel.to_tensors().items()}
-        return Components(replace(self.kernel, **contiguous), self.trees, self.ranges, stack)
+        """With the stack, all that predicts."""
+        return Components(self.kernel, self.trees, self.ranges, stack)
 
 
 def join_parts(ensemble: Moments, kernel: Tensor, variance: Tensor, trees: Tensor) -> Parts:

@@ -23,11 +23,11 @@ from nsac._torch import single_threaded
 from nsac.estimators.base import AbstractEstimator
 from nsac.estimators.forecaster import NSACForecaster
 from nsac.estimators.graph import make_graph, prediction_noise
+from nsac.estimators.onnx_model import input_axes, to_onnx, trace
 from nsac.estimators.regressor import NSACRegressor
 
 METHODS = ("nsac", "gmle", "de", "mean", "ridge")  # can be exported; all but the first predict without noise
 METADATA = "nsac"  # key of the description in the metadata of an ONNX file
-MIN_DRAWS = 3  # fewest draws of the noise that a graph takes
 
 
 class ExportError(ValueError):
@@ -39,9 +39,7 @@ def export_program(estimator: AbstractEstimator, coverage: float = 0.9) -> torch
     _check(estimator, coverage)
     with single_threaded(), torch.no_grad():
         graph, inputs = make_graph(estimator, coverage)
-        rows, draws = torch.export.Dim("rows"), torch.export.Dim("draws", min=MIN_DRAWS)
-        dynamic = {name: {0: draws if name == "noise" else rows} for name in inputs}
-        return torch.export.export(graph, (), inputs, dynamic_shapes=dynamic, strict=False)
+        return trace(graph, inputs, input_axes(inputs))
 
 
 def export_onnx(
@@ -63,19 +61,18 @@ def export_onnx(
         import onnxscript  # noqa: F401
     except ImportError:
         raise ExportError("Export to ONNX needs onnx and onnxscript. Run `pip install 'nsac[export]'`.") from None
-    program = export_program(estimator, coverage)
+    _check(estimator, coverage)
     facts = describe(estimator, coverage, targets)
     names = ["mean", "aleatoric", "epistemic", f"lower_{100 * coverage:g}", f"upper_{100 * coverage:g}"]
-    with single_threaded(), _quiet():
-        written = torch.onnx.export(program, dynamo=True, verbose=False)
-    assert written is not None
-    graph = written.model.graph
-    for i, value in enumerate([value for node in graph for value in node.outputs]):
+    graph, inputs = make_graph(estimator, coverage)
+    with single_threaded(), torch.no_grad(), _quiet():
+        model = to_onnx(graph, inputs)
+    for i, value in enumerate([value for node in model.graph for value in node.outputs]):
         value.name = f"v{i}"  # names of the trace may be those of outputs
-    for value, name in zip(graph.outputs, names, strict=True):
+    for value, name in zip(model.graph.outputs, names, strict=True):
         value.name = name
-    written.model.metadata_props[METADATA] = json.dumps(facts)
-    write_atomic(path, onnx_ir.to_proto(written.model).SerializeToString())
+    model.metadata_props[METADATA] = json.dumps(facts)
+    write_atomic(path, onnx_ir.to_proto(model).SerializeToString())
     return facts
 
 

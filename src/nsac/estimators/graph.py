@@ -8,42 +8,42 @@ import torch
 from torch import Tensor, nn
 
 from nsac._torch import single_threaded
+from nsac.circuit.neurons import Synapses
 from nsac.core import matched_normal
-from nsac.estimators.base import AbstractEstimator, join
+from nsac.estimators.base import AbstractEstimator
 from nsac.estimators.columns import standardise
+from nsac.estimators.combination import Combination, Read
 from nsac.estimators.forecaster import NSACForecaster
-from nsac.estimators.outages import stretch
 from nsac.estimators.regressor import NSACRegressor
+from nsac.estimators.stacked import member_draws
 from nsac.estimators.steps import CYCLES
 from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
-from nsac.models.encoder import Batch
 from nsac.models.windows import interpolate_missing
 from nsac.training.windows import last_and_unit, steps_since_known
-from nsac.uncertainty import Prediction, VarianceScale
-from nsac.uncertainty.conformal import interval_around
 
 TRACED_ROWS = 3  # rows of the inputs that a graph is traced with; 1 and 2 would be taken for constants
 
 
-def make_graph(estimator: AbstractEstimator, coverage: float) -> tuple[nn.Module, dict[str, Tensor]]:
+Inputs = dict[str, Tensor]
+
+
+def make_graph(estimator: AbstractEstimator, coverage: float) -> tuple["Graph", Inputs]:
     """A module, and inputs to trace it with."""
-    inputs: dict[str, Tensor] = {}
+    inputs: Inputs = {}
     if isinstance(estimator, NSACRegressor):
-        graph: nn.Module = TableGraph(estimator, coverage)
         inputs["x"] = torch.zeros(TRACED_ROWS, len(estimator.columns_.centre), dtype=torch.float64)
         if estimator.columns_.categories:
             inputs["c"] = torch.ones(TRACED_ROWS, len(estimator.columns_.categories), dtype=torch.int64)
     else:
         assert isinstance(estimator, NSACForecaster)
-        graph = WindowGraph(estimator, coverage)
         inputs["x"] = torch.zeros(TRACED_ROWS, estimator.lookback, estimator.problem_.input_dim, dtype=torch.float64)
         if estimator.cycles_:
             inputs["time"] = torch.zeros(TRACED_ROWS, dtype=torch.float64)
     noise = prediction_noise(estimator)
     if noise is not None:
         inputs["noise"] = noise
-    return graph.eval(), inputs
+    return Graph(estimator, coverage).eval(), inputs
 
 
 def prediction_noise(estimator: AbstractEstimator) -> Tensor | None:
@@ -51,45 +51,81 @@ def prediction_noise(estimator: AbstractEstimator) -> Tensor | None:
     member = estimator.members_[0]
     if not isinstance(member, NSACMethod):
         return None
-    shape = (estimator.num_samples, 1, member.network.config.topk, member.network.config.num_heads)
+    draws = estimator.num_samples
+    if isinstance(estimator, NSACRegressor) and estimator.components_ is not None:
+        draws = member_draws(draws, len(estimator.members_))
+    shape = (draws, 1, member.network.config.topk, member.network.config.num_heads)
     with single_threaded():
         return matched_normal(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).float()
 
 
-class EnsembleGraph(nn.Module):
-    """The calibrated mixture of all members, which compute in single precision."""
-
-    scale: Tensor
-    margin: Tensor
-    outage_scale: Tensor  # of a forecaster
+class Graph(nn.Module):
+    """Inputs in their own unit, members, which compute in single precision, and their combination."""
 
     def __init__(self, estimator: AbstractEstimator, coverage: float):
         super().__init__()
-        copies = [copy.deepcopy(member).float() for member in estimator.members_]
-        self.members = nn.ModuleList(copies).requires_grad_(False)
-        self.register_buffer("scale", estimator.calibration_.scale.double())
-        self.register_buffer("margin", graph_margin(estimator, coverage))
         if isinstance(estimator, NSACForecaster):
-            self.register_buffer("outage_scale", estimator.outage_scale_)
+            self.reader: nn.Module = WindowReader(estimator)
+        else:
+            assert isinstance(estimator, NSACRegressor)
+            self.reader = TableReader(estimator)
+        self.members = nn.ModuleList(_plain_copy(member) for member in estimator.members_)
+        self.combination = Combination(estimator, graph_margin(estimator, coverage))
 
     def forward(
-        self, batch: Batch, noise: Tensor | None, unit: Tensor, centre: Tensor, age: Tensor | None = None
+        self, x: Tensor, c: Tensor | None = None, time: Tensor | None = None, noise: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        """Mean, aleatoric and epistemic variance and both interval ends of `unit * y + centre`."""
-        mixture = join([_draws(member, batch, noise) for member in self.members], 0)
-        if age is not None:
-            mixture = stretch(mixture, self.outage_scale, age)
-        p = VarianceScale(self.scale)(mixture).affine(unit, centre)
-        return p.mean, p.aleatoric, p.epistemic, *interval_around(p, self.margin)
+        """The outputs of `Combination`."""
+        read = self.reader(x, c, time)
+        draws = [_draws(member, read, noise) for member in self.members]
+        mean_draws, log_std_draws = (torch.cat(each) for each in zip(*draws, strict=True))
+        return self.combination(mean_draws, log_std_draws, read)
 
 
-def _draws(member: nn.Module, batch: Batch, noise: Tensor | None) -> Prediction:
+class MemberGraph(nn.Module):
+    """What a graph computes for one member: the same for all of them but for the tensors of `member`."""
+
+    def __init__(self, graph: Graph):
+        super().__init__()
+        self.reader, self.member = graph.reader, graph.members[0]
+
+    def forward(
+        self, x: Tensor, c: Tensor | None = None, time: Tensor | None = None, noise: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """Draws of mean and log standard deviation, (1, N, rows, outputs)."""
+        return _draws(self.member, self.reader(x, c, time), noise)
+
+
+class OutputGraph(nn.Module):
+    """What a graph computes from the draws of all members, (members, N, rows, outputs)."""
+
+    def __init__(self, graph: Graph):
+        super().__init__()
+        self.reader, self.combination = graph.reader, graph.combination
+
+    def forward(
+        self, mean_draws: Tensor, log_std_draws: Tensor, x: Tensor, c: Tensor | None = None, time: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """The outputs of `Combination`."""
+        return self.combination(mean_draws, log_std_draws, self.reader(x, c, time))
+
+
+def _plain_copy(member: AbstractMethod) -> nn.Module:
+    """In single precision, without gradients; all members have tensors of the same shapes."""
+    plain = copy.deepcopy(member).float()
+    for module in plain.modules():
+        if isinstance(module, Synapses):
+            module.densify()
+    return plain.requires_grad_(False)
+
+
+def _draws(member: nn.Module, read: Read, noise: Tensor | None) -> tuple[Tensor, ...]:
     assert isinstance(member, AbstractMethod)
     if isinstance(member, NSACMethod) and noise is not None:
-        draws = member.draws(batch, 1, None, noise.permute(0, 2, 3, 1).unsqueeze(2))  # as `Network.noise` does
+        draws = member.draws(read.batch, 1, None, noise.permute(0, 2, 3, 1).unsqueeze(2))  # as `Network.noise` does
     else:
-        draws = member.draws(batch, 1, None)
-    return Prediction(draws[0].double(), draws[1].double())
+        draws = member.draws(read.batch, 1, None)
+    return tuple(each.unsqueeze(0) for each in draws)
 
 
 def graph_margin(estimator: AbstractEstimator, coverage: float) -> Tensor:
@@ -108,8 +144,8 @@ def graph_margin(estimator: AbstractEstimator, coverage: float) -> Tensor:
     return torch.where(margin.isinf(), gaussian, margin.double())
 
 
-class TableGraph(nn.Module):
-    """A regressor."""
+class TableReader(nn.Module):
+    """Inputs of a regressor."""
 
     x_centre: Tensor
     x_scale: Tensor
@@ -119,9 +155,8 @@ class TableGraph(nn.Module):
     c_learned: Tensor
     sizes: Tensor
 
-    def __init__(self, estimator: NSACRegressor, coverage: float):
+    def __init__(self, estimator: NSACRegressor):
         super().__init__()
-        self.ensemble = EnsembleGraph(estimator, coverage)
         numbers = {"x_centre": estimator.columns_.centre, "x_scale": estimator.columns_.scale}
         numbers |= {"y_centre": estimator.centre_, "y_scale": estimator.scale_}
         for name, value in numbers.items():
@@ -130,8 +165,8 @@ class TableGraph(nn.Module):
         for name, learned in estimator.imputer_.learned.items():
             self.register_buffer(f"{name}_learned", learned)
 
-    def forward(self, x: Tensor, c: Tensor | None = None, noise: Tensor | None = None) -> tuple[Tensor, ...]:
-        """The outputs of `EnsembleGraph`; NaN for a value missing where none was missing in training."""
+    def forward(self, x: Tensor, c: Tensor | None, time: None) -> Read:
+        """Standardised rows; unknown is a row with a value missing where none was missing in training."""
         absent = torch.isnan(x)
         z = standardise(x, self.x_centre, self.x_scale, torch)
         batch = {"x": z.masked_fill(absent, torch.nan).float()}  # a runtime's clamp may lose a NaN
@@ -140,20 +175,18 @@ class TableGraph(nn.Module):
             c = c.masked_fill((c < 0) | (c > self.sizes), 0)
             batch["c"] = c
             refused = refused | ((c == 0) & ~self.c_learned).any(-1, keepdim=True)
-        outputs = self.ensemble(batch, noise, self.y_scale, self.y_centre)
-        return tuple(output.masked_fill(refused, torch.nan) for output in outputs)
+        return Read(batch, self.y_scale, self.y_centre, refused)
 
 
-class WindowGraph(nn.Module):
-    """A forecaster, from windows on a regular grid."""
+class WindowReader(nn.Module):
+    """Inputs of a forecaster: windows on a regular grid."""
 
     centre: Tensor
     unit: Tensor
     change: Tensor
 
-    def __init__(self, estimator: NSACForecaster, coverage: float):
+    def __init__(self, estimator: NSACForecaster):
         super().__init__()
-        self.ensemble = EnsembleGraph(estimator, coverage)
         self.missing, self.with_age = estimator.problem_.missing, estimator.preprocessor_.with_age
         self.cycle_seconds = [CYCLES[name] / 1e9 for name in estimator.cycles_]
         fitted = estimator.preprocessor_
@@ -161,8 +194,8 @@ class WindowGraph(nn.Module):
         for name, value in {"centre": fitted.offset, "unit": fitted.scale, "change": fitted.change}.items():
             self.register_buffer(name, torch.as_tensor(value, dtype=torch.float64))
 
-    def forward(self, x: Tensor, time: Tensor | None = None, noise: Tensor | None = None) -> tuple[Tensor, ...]:
-        """The outputs of `EnsembleGraph`; NaN for a window without a value of the target."""
+    def forward(self, x: Tensor, c: None, time: Tensor | None) -> Read:
+        """Standardised windows; unknown is a window without a value of the target."""
         z = (x - self.centre) / self.unit
         batch = {"x": (z if self.missing else interpolate_missing(z)).float()}
         if time is not None:
@@ -175,6 +208,5 @@ class WindowGraph(nn.Module):
             batch["calendar"] = torch.cat([*known, age.log1p().float()], 1)
         last, scale = last_and_unit(z[..., :1], self.change.unsqueeze(-1), self.horizon, self.roughness)
         offset = self.centre[0] + self.unit[0] * last[..., 0]
-        outputs = self.ensemble(batch, noise, self.unit[0] * scale[..., 0], offset, age[:, 0])
         unknown = z[..., 0].isnan().all(1, keepdim=True)
-        return tuple(output.masked_fill(unknown, torch.nan) for output in outputs)
+        return Read(batch, self.unit[0] * scale[..., 0], offset, unknown, age[:, 0])

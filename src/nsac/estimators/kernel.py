@@ -1,8 +1,9 @@
 """Gaussian process on table rows: smooth functions of few rows, in seconds, with closed-form cross-validation."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ LOG_NOISE, LOG_LINEAR, LOG_LOCAL = (
 LOCAL_LENGTH = 0.05  # length of the local part, in lengths of the smooth one: rows that nearly repeat each other
 MIN_NOISE, JITTER = 1e-6, 1e-7  # least variance of the noise; added to diagonals before they are factorised
 CHUNK_ROWS = 4096
+
+Solve = Callable[[Tensor], Tensor]  # the inverse of a triangular matrix times this one
 
 
 @dataclass(frozen=True)
@@ -86,16 +89,23 @@ class Kernel:
 
     def predict(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean, (n, outputs), and variance of f, (n,)."""
-        means, variances, v = [], [], len(self.variance_factor)
-        for chunk in x.split(CHUNK_ROWS):
-            u = chunk * self.inverse_length
-            covariance = _covariance(u, self.inducing, self.variances)
-            means.append(covariance @ self.coefficient)
-            features = torch.linalg.solve_triangular(self.factor[:v, :v], covariance[:, :v].T, upper=False)
-            posterior = torch.linalg.solve_triangular(self.variance_factor, features, upper=False).square().sum(0)
-            prior = _prior_variance(u, self.variances) - features.square().sum(0)
-            variances.append(prior.clamp(min=0) + posterior)
+        prior, posterior = (partial(torch.linalg.solve_triangular, factor, upper=False) for factor in self.factors())
+        means, variances = zip(*(self.moments(chunk, prior, posterior) for chunk in x.split(CHUNK_ROWS)), strict=True)
         return torch.cat(means), torch.cat(variances)
+
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """Leading block of L, and the factor of B: the variance takes their inverses."""
+        v = len(self.variance_factor)
+        return self.factor[:v, :v], self.variance_factor
+
+    def moments(self, x: Tensor, solve_prior: Solve, solve_posterior: Solve) -> tuple[Tensor, Tensor]:
+        """As `predict`, of all rows at once; the last arguments multiply by the inverses of `factors`."""
+        u = x * self.inverse_length
+        covariance = _covariance(u, self.inducing, self.variances)
+        features = solve_prior(covariance[:, : len(self.variance_factor)].T)
+        posterior = solve_posterior(features).square().sum(0)
+        prior = _prior_variance(u, self.variances) - features.square().sum(0)
+        return covariance @ self.coefficient, prior.clamp(min=0) + posterior
 
     def to_tensors(self) -> dict[str, Tensor]:
         """For a file."""

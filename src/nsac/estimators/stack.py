@@ -75,6 +75,16 @@ class Stack:
             extra: (n,), variance of the mean that is added.
             max_epistemic: (outputs,), largest variance of the mean.
         """
+        return self.mixture(parts, *self.nodes(num_samples), extra, max_epistemic)
+
+    def nodes(self, num_samples: int) -> tuple[Tensor, Tensor]:
+        """Standard normal numbers, (num_samples,), and scales of the noise, (num_samples, outputs), of the draws."""
+        return _nodes(num_samples, self.freedom)
+
+    def mixture(
+        self, parts: Parts, normal: Tensor, scale: Tensor, extra: Tensor | None, max_epistemic: Tensor | None
+    ) -> Prediction:
+        """As `predict`, with the draws that `nodes` returned."""
         means, aleatoric, epistemic = [], [], []
         for j in range(parts.means.shape[2]):
             w = self.weights[:, j]
@@ -86,7 +96,6 @@ class Stack:
         mean = torch.minimum(torch.maximum(mean, self.limits[0]), self.limits[1])
         if max_epistemic is not None:
             spread = torch.minimum(spread, max_epistemic)
-        normal, scale = _nodes(num_samples, self.freedom)
         return Prediction(mean + normal[:, None, None] * spread.sqrt(), noise.log() / 2 + scale[:, None].log())
 
     def to_tensors(self) -> dict[str, Tensor]:

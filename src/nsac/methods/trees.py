@@ -32,7 +32,7 @@ def store_trees(model: Any, trees: int, nodes: int) -> tuple[dict[str, Tensor], 
 
 def evaluate_trees(x: Tensor, fields: dict[str, Tensor], depth: int) -> Tensor:
     """Value of each tree at each row, (trees, rows); all rows descend all trees, (trees, nodes), in parallel."""
-    node = torch.zeros(len(fields["value"]), len(x), dtype=torch.int64)
+    node = torch.zeros(fields["value"].shape[0], x.shape[0], dtype=torch.int64)
     columns = x.T
     for _ in range(depth):
         goes_left = columns.gather(0, fields["feature"].gather(1, node)) <= fields["threshold"].gather(1, node)

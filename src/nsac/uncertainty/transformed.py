@@ -59,12 +59,16 @@ class TransformedPrediction(Predictor):
             return self.prediction._moments
         mean, std = self.prediction.mean_draws.double(), self.prediction.log_std_draws.double().exp()
         nodes, weights = np.polynomial.hermite.hermgauss(MOMENT_NODES)
+        shape = (-1, *(1,) * mean.ndim)
+        nodes = torch.from_numpy(nodes * math.sqrt(2)).to(mean.device).reshape(shape)
+        weights = torch.from_numpy(weights / weights.sum()).to(mean.device).reshape(shape)
         centre = self.link.inverse(mean)
         first, second = torch.zeros_like(mean), torch.zeros_like(mean)
-        for node, weight in zip(nodes * math.sqrt(2), weights / weights.sum(), strict=True):
-            distance = self.link.inverse(mean + std * float(node)) - centre
-            first += float(weight) * distance
-            second += float(weight) * distance.square()
+        step = MOMENT_NODES if torch.compiler.is_compiling() else 1  # little memory, or a small graph
+        for some, shares in zip(nodes.split(step), weights.split(step), strict=True):
+            distance = self.link.inverse(mean + std * some) - centre
+            first = first + (shares * distance).sum(0)
+            second = second + (shares * distance.square()).sum(0)
         within = (second - first.square()).clamp(min=(MIN_STD * self.link.margin) ** 2)
         means = self.link.clamp(centre + first)
         return means.mean(0), within.mean(0), means.var(0, correction=0)
