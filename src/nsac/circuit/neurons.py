@@ -46,7 +46,7 @@ class Synapses(nn.Module):
 
     @torch.no_grad()
     def densify(self) -> None:
-        """Store absent synapses too, with weight 0: layers of different wirings then have tensors of the same shapes."""
+        """Store absent synapses too, with weight 0: layers of any wiring then have tensors of the same shapes."""
         self.weight, self.index = nn.Parameter(self.matrix()), self.index[:0]
 
     def extra_repr(self) -> str:  # noqa: D102

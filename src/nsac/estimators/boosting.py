@@ -7,13 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.methods.trees import NODE, evaluate_trees, store_trees
+from nsac.methods.trees import NODE, evaluate_tree, evaluate_trees, store_trees
 
 MAX_ROUNDS = 300
 LARGE_ROWS = 5000  # training rows from which on trees are larger
 LEARNING_RATE, L2 = (0.05, 0.1), 1.0  # of small and large tables; penalty on leaf values
 LEAVES, MIN_ROWS_PER_LEAF = (16, 32), (5, 20)  # of small and large tables
-CHUNK_ROWS = 1024  # rows that descend at once
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,16 @@ class Trees:
         return cls(start.unflatten(0, (len(splits), -1)), depth, **nodes), staged[rounds - 1]
 
     def predict(self, x: Tensor) -> Tensor:
-        """Mean over the models, (n, outputs)."""
-        return torch.cat([self.mean(chunk, int(self.depth)) for chunk in x.split(CHUNK_ROWS)])
+        """Mean over the models, (n, outputs), by the compiled code of scikit-learn, ten times as fast as tensors."""
+        models, outputs = self.start.shape
+        rows, nodes = x.contiguous().numpy(), {name: getattr(self, name).numpy() for name in NODE}
+        sums = np.zeros((models * outputs, len(rows)))
+        for tree, total in enumerate(np.repeat(np.arange(len(sums)), len(self.value) // len(sums))):
+            sums[total] += evaluate_tree(rows, {name: each[tree] for name, each in nodes.items()})
+        return torch.from_numpy(sums).unflatten(0, (models, outputs)).mean(0).T + self.start.mean(0)
 
     def mean(self, x: Tensor, depth: int) -> Tensor:
-        """As `predict`, of all rows at once."""
+        """As `predict`, by tensors, for graphs."""
         trees = evaluate_trees(x, {name: getattr(self, name) for name in NODE}, depth)
         return trees.unflatten(0, (*self.start.shape, -1)).sum(2).mean(0).T + self.start.mean(0)
 

@@ -38,3 +38,20 @@ def evaluate_trees(x: Tensor, fields: dict[str, Tensor], depth: int) -> Tensor:
         goes_left = columns.gather(0, fields["feature"].gather(1, node)) <= fields["threshold"].gather(1, node)
         node = torch.where(goes_left, fields["left"].gather(1, node), fields["right"].gather(1, node))
     return fields["value"].gather(1, node)
+
+
+def evaluate_tree(x: np.ndarray, fields: dict[str, np.ndarray]) -> np.ndarray:
+    """Value of one tree, whose fields are (nodes,), at each row: as `evaluate_trees`, by scikit-learn's own code."""
+    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+
+    nodes = np.zeros(len(fields["value"]), dtype=PREDICTOR_RECORD_DTYPE)
+    nodes["value"], nodes["feature_idx"], nodes["num_threshold"] = (
+        fields["value"],
+        fields["feature"],
+        fields["threshold"],
+    )
+    nodes["left"], nodes["right"] = fields["left"], fields["right"]
+    nodes["is_leaf"] = fields["left"] == np.arange(len(nodes))  # a leaf is its own child
+    nothing = np.zeros((0, 8), dtype=np.uint32)  # no categories
+    return TreePredictor(nodes, nothing, nothing).predict(x, nothing, np.zeros(0, dtype=np.uint32), 1)
