@@ -18,6 +18,7 @@ ROBUST_STEPS = 5  # times that these rows are found anew
 MAX_BEYOND = 0.5  # how far means may be beyond the targets that were seen, in ranges of these
 MAX_ROWS = 20_000  # rows that the stack is fitted on
 PRIOR_ROWS = 5.0  # weight, in rows, of the prior of the variance factors
+MIN_SHARE_OF_MEAN = 0.03  # the same, in shares of the mean squared error: most rows may repeat others exactly
 MIN_SHARE = 0.2  # least constant variance, in shares of the squared typical error: models may agree by chance
 
 
@@ -139,7 +140,8 @@ def _fit_variance(sources: Tensor, squared: Tensor, row_weight: Tensor) -> tuple
     if len(squared) > MAX_ROWS:
         sources, squared, row_weight = sources[:MAX_ROWS], squared[:MAX_ROWS], row_weight[:MAX_ROWS]
     error = squared.mean().clamp(min=1e-12)
-    least = MIN_SHARE * (MEDIAN_TO_STD**2 * squared.median()).clamp(min=1e-12, max=error)
+    typical_error = (MEDIAN_TO_STD**2 * squared.median()).clamp(max=error)
+    least = torch.maximum(MIN_SHARE * typical_error, MIN_SHARE_OF_MEAN * error)
     typical = sources.mean(0)
     start = (error / (2 * typical.clamp(min=1e-12))).log().clamp(max=3.0)
     best: tuple[float, Tensor, float] | None = None
