@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from support.table_problems import mixed
+from support.table_problems import mixed, quick
 
 ROOT = Path(__file__).parents[1]
-MODEL = ROOT / "tests" / "estimators" / "saved" / "regressor-1" / "model"
 TRACE = """
 import sys
 from pathlib import Path
@@ -40,9 +39,10 @@ finally:
 
 @pytest.mark.slow  # a process that imports torch and pandas
 def test_the_walk_through_predict_has_the_files_it_enters(tmp_path: Path):
-    table = tmp_path / "table.csv"
+    model, table = tmp_path / "model", tmp_path / "table.csv"
+    quick().fit(*mixed()).save(model)
     mixed(12, seed=5)[0].to_csv(table, index=False)
-    command = [sys.executable, "-c", TRACE, "predict", str(MODEL), str(table)]
+    command = [sys.executable, "-c", TRACE, "predict", str(model), str(table)]
     traced = subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()[-1]
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     walk = text.split("### `nsac predict")[1].split("\n### ")[0]
