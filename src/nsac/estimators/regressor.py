@@ -188,7 +188,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, AbstractEstimator):
         with single_threaded():
             design, shared = flatten(self.problem_, inputs), design_groups(self.problem_)
             self.link_ = choose_link(design, target, self.target_range, shared, random_state.permutation(n))
-            z = self._standardise(self.link_.forward(torch.from_numpy(target)).numpy(), y)
+            z = self._standardise(self.link_.forward(torch.tensor(target)).numpy(), y)
             self.data_ = self._data(inputs | {"y": z}, y)
             codes = None if groups is None else torch.from_numpy(groups)
             fitted = fit_stacked(

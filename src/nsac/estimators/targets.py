@@ -49,7 +49,7 @@ def choose_link(x: Tensor, y: np.ndarray, target_range: Any, groups: Sequence[in
         names = ["softplus", "log"]
     elif y.min() > 0 and y.max() > MIN_SPREAD * y.min():
         names, lower = ["identity", "log"], 0.0
-    targets = torch.from_numpy(y)
+    targets = torch.tensor(y)  # a copy: columns of a frame may be read-only
     links = [Link.fit(name, targets, None if name == "identity" else lower, upper) for name in names]
     if len(links) == 1:
         return links[0]
