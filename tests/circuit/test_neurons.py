@@ -12,6 +12,14 @@ def test_only_existing_synapses_are_parameters(generator):
     assert synapses.weight.numel() == 4
 
 
+def test_absent_synapses_can_be_stored_as_zeros(generator):
+    adjacency = np.array([[1, 0, 1], [0, 1, 1]], dtype=bool)
+    synapses = Synapses(adjacency, generator)
+    sparse = synapses.matrix()
+    synapses.densify()
+    assert synapses.weight.shape == (2, 3) and torch.equal(synapses.matrix(), sparse)
+
+
 def test_initial_weights_keep_the_scale_of_the_signal(generator):
     adjacency = sensory_wiring(200, 400, sparsity=0.8, generator=np.random.default_rng(0))
     out = Synapses(adjacency, generator, bias=False).matrix().T @ torch.randn(200, 500, generator=generator)

@@ -108,7 +108,7 @@ class _Tensors(nn.Module):
         super().__init__()
         self.kind = type(model)
         for field in fields(model):
-            self.register_buffer(field.name, getattr(model, field.name))
+            self.register_buffer(field.name, getattr(model, field.name).clone())  # a file holds no views
 
     def model(self) -> Any:
         """The model with these tensors."""

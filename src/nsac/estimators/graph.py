@@ -138,7 +138,7 @@ def graph_margin(estimator: AbstractEstimator, coverage: float) -> Tensor:
         warnings.warn(
             f"Too few rows of calibration for a conformal interval of coverage {coverage}: the exported one is "
             "that of a Gaussian. Fit more rows, or lower the coverage.",
-            stacklevel=6,
+            stacklevel=5,
         )
     gaussian = torch.special.ndtri(torch.tensor((1 + coverage) / 2, dtype=torch.float64))
     return torch.where(margin.isinf(), gaussian, margin.double())

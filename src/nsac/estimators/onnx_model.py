@@ -76,7 +76,8 @@ def _member_function(model: Any) -> Any:
     for name in [name for name in graph.initializers if name.startswith(WEIGHTS)]:
         value = graph.initializers.pop(name)
         value.const_value = None
-        graph.inputs.append(value)
+        if value.uses():
+            graph.inputs.append(value)
     optimizer.optimize(model)
     constants = []
     for name in list(graph.initializers):

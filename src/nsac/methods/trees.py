@@ -45,13 +45,10 @@ def evaluate_tree(x: np.ndarray, fields: dict[str, np.ndarray]) -> np.ndarray:
     from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
     from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 
-    nodes = np.zeros(len(fields["value"]), dtype=PREDICTOR_RECORD_DTYPE)
-    nodes["value"], nodes["feature_idx"], nodes["num_threshold"] = (
-        fields["value"],
-        fields["feature"],
-        fields["threshold"],
-    )
-    nodes["left"], nodes["right"] = fields["left"], fields["right"]
+    nodes: Any = np.zeros(len(fields["value"]), dtype=PREDICTOR_RECORD_DTYPE)
+    names = {"value": "value", "feature_idx": "feature", "num_threshold": "threshold", "left": "left", "right": "right"}
+    for name, ours in names.items():
+        nodes[name] = fields[ours]
     nodes["is_leaf"] = fields["left"] == np.arange(len(nodes))  # a leaf is its own child
     nothing = np.zeros((0, 8), dtype=np.uint32)  # no categories
     return TreePredictor(nodes, nothing, nothing).predict(x, nothing, np.zeros(0, dtype=np.uint32), 1)
