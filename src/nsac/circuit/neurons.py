@@ -47,7 +47,8 @@ class Synapses(nn.Module):
     @torch.no_grad()
     def densify(self) -> None:
         """Store absent synapses too, with weight 0: layers of any wiring then have tensors of the same shapes."""
-        self.weight, self.index = nn.Parameter(self.matrix()), self.index[:0]
+        self.weight = nn.Parameter(self.matrix())
+        self.index = torch.arange(self.weight.numel(), device=self.index.device)
 
     def extra_repr(self) -> str:  # noqa: D102
         return f"{self.shape[0]} -> {self.shape[1]}, {len(self.index)} synapses"

@@ -174,13 +174,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         with single_threaded():
             design, shared = flatten(self.problem_, inputs), design_groups(self.problem_)
             self.link_ = choose_link(design, target, self.target_range, shared, random_state.permutation(n))
-<<<<<<< HEAD
-            z = self._standardise(self.link_.forward(torch.from_numpy(target)).numpy(), y)
-            self.data_ = self._data(inputs | {"y": z}, y) | {"mean": target.mean(0), "std": target.std(0)}
-=======
             z = self._standardise(self.link_.forward(torch.tensor(target)).numpy(), y)
-            self.data_ = self._data(inputs | {"y": z}, y)
->>>>>>> tables-x
+            self.data_ = self._data(inputs | {"y": z}, y) | {"mean": target.mean(0), "std": target.std(0)}
             codes = None if groups is None else torch.from_numpy(groups)
             fitted = fit_stacked(
                 self.problem_, inputs, z, splits, weight, codes, seed, self.num_samples, self._train_members, first

@@ -61,13 +61,8 @@ def choose_link(x: Tensor, y: np.ndarray, target_range: Any, groups: Sequence[in
     elif lower is not None or upper is not None:
         names = ["softplus", "log"]
     elif y.min() > 0 and y.max() > MIN_SPREAD * y.min():
-<<<<<<< HEAD
         names, lower = ["identity", "softplus", "log"], 0.0
-    targets = torch.from_numpy(y)
-=======
-        names, lower = ["identity", "log"], 0.0
-    targets = torch.tensor(y)  # a copy: columns of a frame may be read-only
->>>>>>> tables-x
+    targets = torch.tensor(y)
     links = [Link.fit(name, targets, None if name == "identity" else lower, upper) for name in names]
     if len(links) == 1 or len(y) < MIN_ROWS:
         return links[0]
