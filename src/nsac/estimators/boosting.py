@@ -45,8 +45,8 @@ class Trees:
             for j in range(y.shape[1]):
                 model = HistGradientBoostingRegressor(
                     learning_rate=LEARNING_RATE[large], max_iter=MAX_ROUNDS, max_leaf_nodes=LEAVES[large],
-                    min_samples_leaf=MIN_ROWS_PER_LEAF[large], l2_regularization=L2, early_stopping=False,
-                    random_state=seed,
+                    min_samples_leaf=MIN_ROWS_PER_LEAF[large], l2_regularization=L2, random_state=seed,
+                    early_stopping=False,  # pyright: ignore[reportArgumentType]
                 )  # fmt: skip
                 model.fit(x[train], y[train, j], sample_weight=None if weight is None else weight[train])
                 staged[:, left_out, j] = np.stack(list(model.staged_predict(x[left_out])))

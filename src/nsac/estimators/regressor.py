@@ -163,7 +163,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         groups: np.ndarray | None, random_state: np.random.RandomState,
     ) -> None:  # fmt: skip
         n = len(target)
-        first = members or (FIRST_MEMBERS if n > SMALL_TABLE_ROWS and groups is None else n)
+        probed = members is None and groups is None and n > SMALL_TABLE_ROWS
+        first = FIRST_MEMBERS if probed else n  # of the members; by default all
         members = MEMBERS[self.effort] if members is None else members
         rows = np.arange(n)
         self.imputer_ = HotDeck.fit(inputs, rows, random_state)

@@ -142,7 +142,7 @@ def split_groups(groups: np.ndarray, random_state: np.random.RandomState) -> lis
     sizes = np.zeros(len(parts))
     for i in order:
         smallest = int(sizes.argmin())
-        parts[smallest].append(codes[i])
+        parts[smallest].append(int(codes[i]))
         sizes[smallest] += counts[i]
     rows = np.arange(len(groups))
     left_out = [np.isin(groups, part) for part in parts]

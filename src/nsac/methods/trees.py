@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-NODE = dict.fromkeys(("feature", "left", "right"), torch.int64) | dict.fromkeys(("threshold", "value"), torch.float64)
+_INTEGERS, _NUMBERS = ("feature", "left", "right"), ("threshold", "value")
+NODE: dict[str, torch.dtype] = {name: torch.int64 for name in _INTEGERS} | {name: torch.float64 for name in _NUMBERS}
 """Fields of a node, each a tensor (..., trees, nodes)."""
 
 
