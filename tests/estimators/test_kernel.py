@@ -188,3 +188,14 @@ def test_wrong_tensors_are_refused(few, name, change):
     tensors = few[2].to_tensors()
     with pytest.raises(ValueError, match="of the kernel"):
         Kernel.from_tensors(tensors | {name: change(tensors[name])}, 2, 2)
+
+
+def test_with_fewer_inducing_rows_what_they_do_not_carry_is_noise():
+    x, y = made(60)
+    kernel, left_out = fitted(x, y)
+    rows, few = torch.arange(12), left_out.reduced(40)
+    weight = 1 / (1 / left_out.weight[:, 0] + left_out.features[:, 40:].square().sum(1))
+    torch.testing.assert_close(few.weight[:, 0], weight)
+    mean, variance = few.predict(rows)
+    exact, _ = left_out.predict(rows)
+    assert (mean - exact).abs().mean() < 0.2 and (variance > 0).all()

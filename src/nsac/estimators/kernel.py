@@ -145,13 +145,21 @@ class LeftOut:
         left = (prior - features[:, :v].square().sum(1)).clamp(min=0)
         return cls(features, y, w, precision, features.T @ (w * y), v, left)
 
-    def predict(self, rows: np.ndarray | Tensor, size: int | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of f at rows that the process has not seen; `size`: of the first inducing rows only."""
+    def reduced(self, size: int) -> "LeftOut":
+        """With the first inducing rows only: what the other features carried is noise."""
+        first, others = self.features[:, :size], self.features[:, size:]
+        lost = others.square().sum(1)
+        carried = self.features[:, size : self.variance_size].square().sum(1)  # of the prior variance, left to others
+        prior = self.prior + carried + first.square().sum(1)
+        return LeftOut.fit(first, self.y, 1 / (1 / self.weight[:, 0] + lost), prior)
+
+    def predict(self, rows: np.ndarray | Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of f at rows that the process has not seen."""
         rows = torch.as_tensor(rows)
-        f, y, w = self.features[rows, :size], self.y[rows], self.weight[rows]
-        precision = self.precision[:size, :size] - f.T @ (w * f)
+        f, y, w = self.features[rows], self.y[rows], self.weight[rows]
+        precision = self.precision - f.T @ (w * f)
         root = torch.linalg.cholesky(precision + JITTER * torch.eye(len(precision)).double())
-        mean = f @ torch.cholesky_solve(self.moment[:size] - f.T @ (w * y), root)
+        mean = f @ torch.cholesky_solve(self.moment - f.T @ (w * y), root)
         v = min(self.variance_size, len(root))
         own = root if v == len(root) else torch.linalg.cholesky(precision[:v, :v])
         posterior = torch.linalg.solve_triangular(own, f[:, :v].T, upper=False).square().sum(0)

@@ -14,6 +14,7 @@ LEFT_OUT_SHARE = (
 MIN_LEFT_OUT = 4  # rows from which on such an error is measured
 MAX_MEASURED = 50  # columns whose errors are measured; the others have the median
 NUM_INDUCING = 256  # inducing rows of the process that predicts the left-out rows
+MIN_DISTANCE = 0.25  # least root mean squared distance, in standard deviations, of the left-out rows from the others
 MIN_SLOPE, DEFAULT_SLOPE = 0.1, 1.0  # least slope, and slope if none could be measured: target stds per column std
 NOTABLE_DISTANCE = 0.05  # share of the range beyond which a row counts as outside
 
@@ -40,7 +41,8 @@ class Ranges:
         values = _unbounded(x.double())
         lower = values.nan_to_num(nan=torch.inf).amin(0) if len(values) else values.sum(0)
         upper = values.nan_to_num(nan=-torch.inf).amax(0) if len(values) else values.sum(0)
-        slopes = [_slopes(values, sign, left_out, y) for sign in (-1, 1)]
+        few = left_out.reduced(NUM_INDUCING) if values.shape[1] else left_out
+        slopes = [_slopes(values, sign, few, y) for sign in (-1, 1)]
         return cls(lower.nan_to_num(posinf=0), upper.nan_to_num(neginf=0), *slopes)
 
     def distance(self, x: Tensor) -> Tensor:
@@ -90,8 +92,8 @@ def _slopes(values: Tensor, sign: int, left_out: LeftOut, y: Tensor) -> Tensor:
         cut = known.quantile(1 - LEFT_OUT_SHARE) if len(known) < 2**24 else known[: 2**24 - 1].quantile(0.75)
         rows = torch.nonzero(column > cut)[:, 0]
         if MIN_LEFT_OUT <= len(rows) <= len(values) // 2:
-            mean, _ = left_out.predict(rows, NUM_INDUCING)
+            mean, _ = left_out.predict(rows)
             error, distance = (y[rows] - mean).square().mean(), (column[rows] - cut).square().mean()
-            squares[j] = error / distance.clamp(min=1e-6)
+            squares[j] = error / distance.clamp(min=MIN_DISTANCE**2)
     squares = torch.where(squares.isnan(), squares.nanmedian().nan_to_num(nan=DEFAULT_SLOPE**2), squares)
     return squares.sqrt().clamp(min=MIN_SLOPE)
