@@ -22,7 +22,9 @@ def some_stack(outputs: int = 2, freedom: float = 6.0) -> tuple[Stack, Parts]:
     factors = normal(5, outputs, seed=5).abs() + 0.1
     parts = Parts(normal(3, 40, outputs), normal(40, outputs, seed=6).square(), normal(40, outputs, 2, seed=7).square())
     limits = torch.tensor([[-50.0], [50.0]]).expand(2, outputs)
-    return Stack(weights, factors[:2], factors[2:], torch.full((outputs,), freedom), limits), parts
+    return Stack(
+        weights, factors[:2], factors[2:], torch.full((outputs,), freedom), limits, torch.full((outputs,), 1e6).double()
+    ), parts
 
 
 def test_exact_weights_are_recovered():
@@ -182,3 +184,9 @@ def test_wrong_tensors_are_refused(name, change, message):
     tensors = some_stack()[0].to_tensors()
     with pytest.raises(ValueError, match=message):
         Stack.from_tensors(tensors | {name: change(tensors[name])}, 3, 2, 2)
+
+
+def test_the_noise_of_a_row_has_a_largest_variance():
+    stack, parts = some_stack()
+    wild = parts._replace(aleatoric=1e12 * torch.ones_like(parts.aleatoric))
+    assert torch.allclose(stack.predict(wild, 20).aleatoric, stack.max_noise)

@@ -15,6 +15,7 @@ DEGREES_OF_FREEDOM = (3.0, 4.0, 6.0, 10.0, 20.0, 100.0)  # of the noise that are
 MEDIAN_TO_STD = 1.4826  # standard deviation of Gaussian errors over the median of their size
 HUBER_WIDTH = 3.0  # robust standard deviations from which on a row counts less for the weights
 ROBUST_STEPS = 5  # times that these rows are found anew
+MAX_NOISE_RATIO = 25.0  # largest variance of the noise over the mean squared error of left-out rows
 MAX_BEYOND = 0.5  # how far means may be beyond the targets that were seen, in ranges of these
 MAX_ROWS = 20_000  # rows that the stack is fitted on
 PRIOR_ROWS = 5.0  # weight, in rows, of the prior of the variance factors
@@ -49,6 +50,7 @@ class Stack:
     epistemic: Tensor  # (sources + 1, outputs), gamma; the disagreement is last
     freedom: Tensor  # (outputs,), degrees of freedom
     limits: Tensor  # (2, outputs), least and largest mean: half the range of the targets beyond it
+    max_noise: Tensor  # (outputs,), largest variance of the noise
 
     @classmethod
     def fit(cls, parts: Parts, y: Tensor, weight: Tensor | None = None) -> "Stack":
@@ -63,7 +65,9 @@ class Stack:
         w, factors, freedom = (torch.stack(list(column), -1) for column in zip(*columns, strict=True))
         low, high = torch.aminmax(y, dim=0)
         beyond = MAX_BEYOND * (high - low)
-        return cls(w, factors[:2], factors[2:], freedom, torch.stack([low - beyond, high + beyond]))
+        squared = (y - (w[:, None] * parts.means).sum(0)).square().mean(0)
+        limits = torch.stack([low - beyond, high + beyond])
+        return cls(w, factors[:2], factors[2:], freedom, limits, MAX_NOISE_RATIO * squared + factors[0])
 
     def predict(
         self, parts: Parts, num_samples: int, extra: Tensor | None = None, max_epistemic: Tensor | None = None
@@ -95,6 +99,7 @@ class Stack:
             epistemic.append(sources[:, 2:] @ self.epistemic[:, j] + (0 if extra is None else extra))
         mean, noise, spread = (torch.stack(column, -1) for column in (means, aleatoric, epistemic))
         mean = torch.minimum(torch.maximum(mean, self.limits[0]), self.limits[1])
+        noise = torch.minimum(noise, self.max_noise)  # networks may extrapolate it to anything
         if max_epistemic is not None:
             spread = torch.minimum(spread, max_epistemic)
         return Prediction(mean + normal[:, None, None] * spread.sqrt(), noise.log() / 2 + scale[:, None].log())
@@ -106,9 +111,9 @@ class Stack:
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor], models: int, sources: int, outputs: int) -> "Stack":
         """Inverse of `to_tensors`."""
-        names = ("weights", "aleatoric", "epistemic", "freedom", "limits")
+        names = ("weights", "aleatoric", "epistemic", "freedom", "limits", "max_noise")
         stack = cls(*(tensors[name].double() for name in names))
-        shapes = [(models, outputs), (2, outputs), (sources + 1, outputs), (outputs,), (2, outputs)]
+        shapes = [(models, outputs), (2, outputs), (sources + 1, outputs), (outputs,), (2, outputs), (outputs,)]
         found = [tuple(getattr(stack, name).shape) for name in names]
         if found != shapes or any(bool((getattr(stack, name) < 0).any()) for name in names[:4]):
             raise ValueError(f"The stack must have non-negative tensors of shapes {shapes}. Got {found} instead.")
