@@ -47,7 +47,9 @@ def to_onnx(graph: Graph, inputs: Inputs) -> Any:
                 arguments.append(known[value.name])
             else:
                 tensor = ir.tensor(state[value.name.removeprefix(WEIGHTS)].contiguous().numpy())
-                arguments.append(ir.Value(name=f"{k}.{value.name}", shape=tensor.shape, const_value=tensor))  # pyright: ignore
+                arguments.append(
+                    ir.Value(name=f"{k}.{value.name}", shape=ir.Shape(tensor.numpy().shape), const_value=tensor)
+                )
                 arguments[-1].dtype = tensor.dtype
                 model.graph.register_initializer(arguments[-1])
         calls.append(ir.Node(DOMAIN, FUNCTION, arguments, num_outputs=len(draws)))
