@@ -51,7 +51,8 @@ def test_a_real_frame_of_polars_is_predicted_as_one_of_pandas():
     polars = pytest.importorskip("polars")
     frame, y = mixed()
     frame["grade"] = frame["grade"].astype(str)
-    other = polars.DataFrame({name: frame[name].tolist() for name in frame.columns})
+    known = {name: [None if pd.isna(value) else value for value in frame[name]] for name in frame.columns}
+    other = polars.DataFrame(known)
     one, two = (quick(method="ridge").fit(each, y).predict(each) for each in (frame, other))
     np.testing.assert_allclose(one, two)
 
