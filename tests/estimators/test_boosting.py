@@ -99,7 +99,7 @@ def test_tensors_come_back(fitted):
         ("start", lambda t: t[:, :1], "number of outputs"),
         ("start", lambda t: t[0], "number of outputs"),
         ("feature", lambda t: t + 3, "`feature` from 0 to 2"),
-        ("left", lambda t: t - 1, "`left` from 0"),
+        ("left", lambda t: t - 1000, "`left` from 0"),
         ("right", lambda t: t + 1000, "`right` from 0"),
         ("threshold", lambda t: t * torch.nan, "must not be NaN"),
         ("depth", lambda t: t + 1000, "depth"),
@@ -111,3 +111,12 @@ def test_damaged_trees_are_refused(fitted, name, change, message):
     tensors = fitted[0].to_tensors()
     with pytest.raises(ValueError, match=message):
         Trees.from_tensors(tensors | {name: change(tensors[name])}, 3, 2)
+
+
+def test_trees_that_never_end_are_refused():
+    tensors = dict.fromkeys(("feature", "left", "right"), torch.zeros(1, 3, dtype=torch.int64))
+    tensors |= dict.fromkeys(("threshold", "value"), torch.zeros(1, 3, dtype=torch.float64))
+    tensors |= {"start": torch.zeros(1, 1).double(), "depth": torch.tensor(1)}
+    cycle = {"left": torch.tensor([[1, 0, 2]]), "right": torch.tensor([[2, 0, 2]])}  # node 1 leads back to node 0
+    with pytest.raises(ValueError, match="children after their parents"):
+        Trees.from_tensors(tensors | cycle, 1, 1)

@@ -207,11 +207,11 @@ def calibration_size(rows: int) -> int:
     return min(size, MAX_CALIBRATION_ROWS)
 
 
-def random_splits(rows: int, members: int, random_state: np.random.RandomState) -> list[Split]:
+def random_splits(rows: int, members: int, random_state: np.random.RandomState, folds: int = MIN_FOLDS) -> list[Split]:
     """Cross-validation: member k trains on all rows but fold k, its validation set, at most an eighth of the rows."""
     order = random_state.permutation(rows)
-    folds = np.array_split(order, min(max(members, MIN_FOLDS), rows))[:members]
-    return [(np.setdiff1d(order, fold), np.sort(fold)) for fold in folds]
+    parts = np.array_split(order, min(max(members, folds), rows))[:members]
+    return [(np.setdiff1d(order, part), np.sort(part)) for part in parts]
 
 
 def targets_of(data: Data) -> Tensor:

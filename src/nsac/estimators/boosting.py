@@ -52,9 +52,8 @@ class Trees:
                 staged[:, left_out, j] = np.stack(list(model.staged_predict(x[left_out])))
                 models.append(model)
         rows = np.concatenate([left_out for _, left_out in splits])
-        errors = np.average(
-            np.square(staged[:, rows] - y[rows]).mean(2), axis=1, weights=None if weight is None else weight[rows]
-        )
+        squared, counted = np.square(staged[:, rows] - y[rows]).mean(2), None if weight is None else weight[rows]
+        errors = np.average(squared, axis=1, weights=counted)
         rounds = int(errors.argmin()) + 1
         stored = [store_trees(model, rounds, 2 * LEAVES[large] - 1) for model in models]
         nodes = {name: torch.cat([each[name] for each, _ in stored]) for name in NODE}
@@ -63,7 +62,7 @@ class Trees:
         return cls(start.unflatten(0, (len(splits), -1)), depth, **nodes), staged[rounds - 1]
 
     def predict(self, x: Tensor) -> Tensor:
-        """Mean over the models, (n, outputs), by the compiled code of scikit-learn, ten times as fast as tensors."""
+        """Mean over the models, (n, outputs), by the compiled code of scikit-learn, which is faster than tensors."""
         models, outputs = self.start.shape
         rows, nodes = x.contiguous().numpy(), {name: getattr(self, name).numpy() for name in NODE}
         sums = np.zeros((models * outputs, len(rows)))
@@ -88,12 +87,21 @@ class Trees:
         nodes = {name: getattr(trees, name) for name in NODE}
         if len(shape) != 2 or any(each.shape != shape or each.dtype != NODE[name] for name, each in nodes.items()):
             raise ValueError("The tensors of the trees do not fit each other.")
-        if trees.start.ndim != 2 or trees.start.shape[1] != outputs or shape[0] % max(trees.start.numel(), 1):
+        if (
+            trees.start.ndim != 2
+            or trees.start.shape[1] != outputs
+            or not trees.start.numel()
+            or shape[0] % trees.start.numel()
+        ):
             raise ValueError("The trees do not fit the number of outputs.")
         limits = {"feature": inputs, "left": shape[1], "right": shape[1]}
         for name, limit in limits.items():
             if nodes[name].numel() and not 0 <= int(nodes[name].min()) <= int(nodes[name].max()) < limit:
                 raise ValueError(f"The trees must have `{name}` from 0 to {limit - 1}.")
+        itself = torch.arange(shape[1])
+        descends = (trees.left > itself) & (trees.right > itself)
+        if not (descends | (trees.left == itself)).all():  # compiled code would follow a cycle forever
+            raise ValueError("The trees must have children after their parents; a leaf is its own child.")
         if trees.threshold.isnan().any():
             raise ValueError("The thresholds of the trees must not be NaN.")
         if trees.depth.shape != () or not 0 <= int(trees.depth) < shape[1]:

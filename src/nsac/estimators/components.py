@@ -1,13 +1,12 @@
 """The models of a regressor besides its ensemble, and how all of them become one distribution."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from nsac.estimators.base import Splits
 from nsac.estimators.boosting import Trees
 from nsac.estimators.kernel import Kernel
 from nsac.estimators.ranges import Ranges
@@ -18,8 +17,6 @@ from nsac.uncertainty import Prediction
 
 NUM_MODELS, NUM_SOURCES = 3, 2  # ensemble, kernel, trees; epistemic variance of the ensemble and of the kernel
 MAX_ONE_HOT = 64  # categories of a column, the last of which is all rarer ones, that kernel and trees tell apart
-
-Splits = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
 class Moments(NamedTuple):

@@ -16,11 +16,7 @@ HYPER_ROWS, HYPER_STEPS = (400, 1000), (50, 10)
 """Rows of the marginal likelihood, and its optimiser steps: many on few rows, then few on many."""
 QUICK_STEPS = 25  # optimiser steps of a process that only compares ways to transform the targets
 LOG_LENGTH_STD, LOG_AMPLITUDE_STD, LOG_NOISE_STD = 2.0, 2.0, 3.0  # widths of the priors
-LOG_NOISE, LOG_LINEAR, LOG_LOCAL = (
-    -1.5,
-    -1.0,
-    -2.0,
-)  # centres of the priors, logarithms of standard deviations; the others are 0
+LOG_NOISE, LOG_LINEAR, LOG_LOCAL = -1.5, -1.0, -2.0  # centres of the priors: logarithms of standard deviations
 LOCAL_LENGTH = 0.05  # length of the local part, in lengths of the smooth one: rows that nearly repeat each other
 MIN_NOISE, JITTER = 1e-6, 1e-7  # least variance of the noise; added to diagonals before they are factorised
 CHUNK_ROWS = 4096
@@ -75,9 +71,8 @@ class Kernel:
         factor = torch.linalg.cholesky(covariance + JITTER * covariance.diagonal().mean() * torch.eye(size).double())
         features = torch.cat([_features(factor, inducing, chunk, variances) for chunk in u.split(CHUNK_ROWS)])
         prior = _prior_variance(u, variances)
-        noise = variances[3] + (prior - features.square().sum(1)).clamp(
-            min=0
-        )  # what the features do not carry is noise
+        not_carried = (prior - features.square().sum(1)).clamp(min=0)  # by the features: it counts as noise
+        noise = variances[3] + not_carried
         left_out = LeftOut.fit(features, y, (1.0 if weight is None else weight) / noise, prior)
         v = left_out.variance_size
         solved = torch.cholesky_solve(left_out.moment, torch.linalg.cholesky(left_out.precision))
@@ -148,10 +143,8 @@ class LeftOut:
     def reduced(self, size: int) -> "LeftOut":
         """With the first inducing rows only: what the other features carried is noise."""
         first, others = self.features[:, :size], self.features[:, size:]
-        lost = others.square().sum(1)
-        carried = self.features[:, size : self.variance_size].square().sum(1)  # of the prior variance, left to others
-        prior = self.prior + carried + first.square().sum(1)
-        return LeftOut.fit(first, self.y, 1 / (1 / self.weight[:, 0] + lost), prior)
+        prior = self.prior + self.features[:, : self.variance_size].square().sum(1)
+        return LeftOut.fit(first, self.y, 1 / (1 / self.weight[:, 0] + others.square().sum(1)), prior)
 
     def predict(self, rows: np.ndarray | Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of f at rows that the process has not seen."""
@@ -228,7 +221,7 @@ def _negative_log_likelihood(covariance: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
         factor, failed = torch.linalg.cholesky_ex(covariance)
         if failed or not bool(factor.isfinite().all()):
-            return (0 * covariance).nan_to_num().sum() + 1e10
+            return covariance.new_tensor(1e10)  # the line search turns back; the prior has a gradient
         solved, outputs = torch.cholesky_solve(y, factor), y.shape[1]
         gradient = (outputs * torch.cholesky_inverse(factor) - solved @ solved.T) / 2
         value = (y * solved).sum() / 2 + outputs * factor.diagonal().log().sum()

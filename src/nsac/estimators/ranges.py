@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass, fields
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nsac.estimators.columns import LINEAR_RANGE
 from nsac.estimators.kernel import LeftOut
 
-LEFT_OUT_SHARE = (
-    0.25  # share of the rows, at either end of a column, that are left out to measure errors beyond a range
-)
+LEFT_OUT_SHARE = 0.25  # share of the rows, at either end of a column, that are left out to measure errors
 MIN_LEFT_OUT = 4  # rows from which on such an error is measured
 MAX_MEASURED = 50  # columns whose errors are measured; the others have the median
 NUM_INDUCING = 256  # inducing rows of the process that predicts the left-out rows
@@ -89,7 +88,7 @@ def _slopes(values: Tensor, sign: int, left_out: LeftOut, y: Tensor) -> Tensor:
         known = column[~column.isnan()]
         if not len(known):
             continue
-        cut = known.quantile(1 - LEFT_OUT_SHARE) if len(known) < 2**24 else known[: 2**24 - 1].quantile(0.75)
+        cut = np.quantile(known.numpy(), 1 - LEFT_OUT_SHARE)
         rows = torch.nonzero(column > cut)[:, 0]
         if MIN_LEFT_OUT <= len(rows) <= len(values) // 2:
             mean, _ = left_out.predict(rows)

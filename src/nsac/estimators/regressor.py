@@ -166,8 +166,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         probed = members is None and groups is None and n > SMALL_TABLE_ROWS
         first = FIRST_MEMBERS if probed else n  # of the members; by default all
         members = MEMBERS[self.effort] if members is None else members
-        rows = np.arange(n)
-        self.imputer_ = HotDeck.fit(inputs, rows, random_state)
+        self.imputer_ = HotDeck.fit(inputs, np.arange(n), random_state)
         self.problem_ = self._problem(inputs, target.shape[1])
         target_std(target, y)  # refuses targets that do not vary
         splits = make_splits(n, members, random_state) if groups is None else split_groups(groups, random_state)
@@ -175,7 +174,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         with single_threaded():
             design, shared = flatten(self.problem_, inputs), design_groups(self.problem_)
             self.link_ = choose_link(design, target, self.target_range, shared, random_state.permutation(n))
-            z = self._standardise(self.link_.forward(torch.tensor(target)).numpy(), y)
+            z = self._standardise(self.link_.forward(torch.tensor(target)).numpy())
             self.data_ = self._data(inputs | {"y": z}, y) | {"mean": target.mean(0), "std": target.std(0)}
             codes = None if groups is None else torch.from_numpy(groups)
             fitted = fit_stacked(
@@ -193,7 +192,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         calibration, rest = np.sort(order[: calibration_size(n)]), np.sort(order[calibration_size(n) :])
         self.components_, self.link_ = None, Link("identity")
         target_std(target[rest], y)
-        data = TensorData(**inputs, y=self._standardise(target, y, rest))
+        data = TensorData(**inputs, y=self._standardise(target, rest))
         self.data_ = self._data(data.columns, y)
         self.imputer_ = HotDeck.fit(inputs, rest, random_state)
         folds = random_splits(len(rest), 4 if members is None else members, random_state)
@@ -206,7 +205,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         missing = bool(self.imputer_.learned["x"].any())
         return TableProblem(inputs["x"].shape[1], outputs, categories=categories, missing=missing)
 
-    def _standardise(self, values: np.ndarray, y: Any, rows: Any = slice(None)) -> Tensor:
+    def _standardise(self, values: np.ndarray, rows: Any = slice(None)) -> Tensor:
         self.centre_, self.scale_ = values[rows].mean(0), values[rows].std(0)
         return torch.as_tensor((values - self.centre_) / self.scale_, dtype=torch.float32)
 

@@ -19,8 +19,8 @@ MAX_NOISE_RATIO = 25.0  # largest variance of the noise over the mean squared er
 MAX_BEYOND = 0.5  # how far means may be beyond the targets that were seen, in ranges of these
 MAX_ROWS = 20_000  # rows that the stack is fitted on
 PRIOR_ROWS = 5.0  # weight, in rows, of the prior of the variance factors
-MIN_SHARE_OF_MEAN = 0.03  # the same, in shares of the mean squared error: most rows may repeat others exactly
 MIN_SHARE = 0.2  # least constant variance, in shares of the squared typical error: models may agree by chance
+MIN_SHARE_OF_MEAN = 0.03  # the same, in shares of the mean squared error: most rows may repeat others exactly
 
 
 class Parts(NamedTuple):
@@ -29,9 +29,6 @@ class Parts(NamedTuple):
     means: Tensor  # (models, n, outputs)
     aleatoric: Tensor  # (n, outputs), variance of the noise, learned
     epistemic: Tensor  # (n, outputs, sources), variances of the mean, from several sources
-
-    def __getitem__(self, rows: Tensor) -> "Parts":  # pyright: ignore[reportIncompatibleMethodOverride]
-        return Parts(self.means[:, rows], self.aleatoric[rows], self.epistemic[rows])
 
 
 @dataclass(frozen=True)
@@ -117,7 +114,8 @@ class Stack:
         found = [tuple(getattr(stack, name).shape) for name in names]
         if found != shapes or any(bool((getattr(stack, name) < 0).any()) for name in names[:4]):
             raise ValueError(f"The stack must have non-negative tensors of shapes {shapes}. Got {found} instead.")
-        if not (stack.aleatoric[0] > 0).all() or not (stack.freedom > 2).all():
+        positive = (stack.aleatoric[0] > 0) & (stack.max_noise > 0) & (stack.freedom > 2)
+        if not positive.all():
             raise ValueError("The stack must have a positive variance and more than 2 degrees of freedom.")
         return stack
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.estimators.base import PREDICTION_BATCH, Split, Splits, mixture
+from nsac.estimators.base import PREDICTION_BATCH, Split, Splits, mixture, random_splits
 from nsac.estimators.components import Components, LeftOutModels, Moments, design_groups
 from nsac.estimators.stack import Stack
 from nsac.methods import AbstractMethod, TableProblem
@@ -128,10 +128,7 @@ def training_fields(rows: int, effort: Effort) -> dict[str, Any]:
 
 def make_splits(rows: int, members: int, random_state: np.random.RandomState) -> list[Split]:
     """Member k trains on all rows but fold k."""
-    folds = max(members, SMALL_FOLDS if rows <= SMALL_TABLE_ROWS else LARGE_FOLDS)
-    order = random_state.permutation(rows)
-    parts = np.array_split(order, min(folds, rows))[:members]
-    return [(np.setdiff1d(order, part), np.sort(part)) for part in parts]
+    return random_splits(rows, members, random_state, SMALL_FOLDS if rows <= SMALL_TABLE_ROWS else LARGE_FOLDS)
 
 
 def split_groups(groups: np.ndarray, random_state: np.random.RandomState) -> list[Split]:

@@ -14,6 +14,8 @@ NODE: dict[str, torch.dtype] = {name: torch.int64 for name in _INTEGERS} | {name
 def store_trees(model: Any, trees: int, nodes: int) -> tuple[dict[str, Tensor], int]:
     """The first `trees` trees of a `HistGradientBoostingRegressor`, padded to `nodes` nodes, and their depth."""
     fields = {name: torch.zeros((trees, nodes), dtype=dtype) for name, dtype in NODE.items()}
+    fields["left"] += torch.arange(nodes)  # what is not grown is a leaf, its own child
+    fields["right"] += torch.arange(nodes)
     depth = 0
     for i, (tree,) in enumerate(model._predictors[:trees]):
         grown, itself = tree.nodes, np.arange(len(tree.nodes))

@@ -67,8 +67,27 @@ class Predictor(ABC):
         return self._quantile((1 - coverage) / 2), self._quantile((1 + coverage) / 2)
 
 
+class DecomposedPredictor(Predictor):
+    """One distribution per entry, as draws; `_moments` are mean, aleatoric and epistemic variance."""
+
+    @property
+    def aleatoric(self) -> Tensor:
+        """Aleatoric variance, of the noise in the data: mean over draws of the variance within a draw."""
+        return self._moments[1]
+
+    @property
+    def epistemic(self) -> Tensor:
+        """Epistemic variance, of the model: variance over draws of the mean of a draw."""
+        return self._moments[2]
+
+    @property
+    def variance(self) -> Tensor:
+        """Total variance, aleatoric + epistemic."""
+        return self.aleatoric + self.epistemic
+
+
 @dataclass(frozen=True)
-class Prediction(Predictor):
+class Prediction(DecomposedPredictor):
     """Equal-weight Gaussian mixture of N draws, one distribution per entry of `mean`.
 
     Density, CDF, quantiles and intervals are those of the mixture. `mean` and `std` give the Gaussian with the same
@@ -110,21 +129,6 @@ class Prediction(Predictor):
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor, Tensor]:
         return decompose(self.mean_draws, self.log_std_draws)
-
-    @property
-    def aleatoric(self) -> Tensor:
-        """Aleatoric variance, of the noise in the data: mean over draws of std^2."""
-        return self._moments[1]
-
-    @property
-    def epistemic(self) -> Tensor:
-        """Epistemic variance, of the model: variance over draws of the mean."""
-        return self._moments[2]
-
-    @property
-    def variance(self) -> Tensor:
-        """Total variance, aleatoric + epistemic."""
-        return self.aleatoric + self.epistemic
 
     def cdf(self, y: Tensor) -> Tensor:
         """Probability of a value at most `y`."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nsac.uncertainty.link import Link
-from nsac.uncertainty.prediction import Prediction, Predictor, prediction_frame
+from nsac.uncertainty.prediction import DecomposedPredictor, Prediction, prediction_frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -32,7 +32,7 @@ CRPS_CHUNK = 2**20
 
 
 @dataclass(frozen=True)
-class TransformedPrediction(Predictor):
+class TransformedPrediction(DecomposedPredictor):
     r"""The prediction of $y = g^{-1}(z)$, z a Gaussian mixture of draws: positive or bounded as the link is.
 
     It has the interface of a `Prediction`, in double precision. Moments are those of the target, not of z. With a log
@@ -72,21 +72,6 @@ class TransformedPrediction(Predictor):
         within = (second - first.square()).clamp(min=(MIN_STD * self.link.margin) ** 2)
         means = self.link.clamp(centre + first)
         return means.mean(0), within.mean(0), means.var(0, correction=0)
-
-    @property
-    def aleatoric(self) -> Tensor:
-        """Aleatoric variance, of the noise in the data: mean over draws of the variance within a draw."""
-        return self._moments[1]
-
-    @property
-    def epistemic(self) -> Tensor:
-        """Epistemic variance, of the model: variance over draws of the mean of a draw."""
-        return self._moments[2]
-
-    @property
-    def variance(self) -> Tensor:
-        """Total variance, aleatoric + epistemic."""
-        return self.aleatoric + self.epistemic
 
     def cdf(self, y: Tensor) -> Tensor:
         """Probability of a value at most `y`; 0 below the range, 1 at its upper end and above."""
