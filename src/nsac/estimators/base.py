@@ -75,18 +75,25 @@ class AbstractEstimator(BaseEstimator, ABC):
     def _learn(
         self, problem: AbstractProblem, rows: Data, calibration: Data, splits: Splits, seed: int, candidates: Candidates
     ) -> Prediction:
-        """Fit one member per split of `rows`, and calibrate their mixture; returns its prediction of `calibration`.
+        """Fit one member per split of `rows`, and calibrate their mixture; returns its prediction of `calibration`."""
+        self._fit_members(problem, rows, splits, seed, candidates)
+        with single_threaded():
+            prediction = self._draws(calibration)
+            self.calibration_ = Calibration.fit(prediction, targets_of(calibration))
+        return prediction
 
-        Sets `problem_`, `members_`, `seeds_`, `calibration_` and `chosen_`, the selected one of `candidates`, which are
-        ordered so that the score has one minimum, and compared on the validation rows of the first members.
+    def _fit_members(
+        self, problem: AbstractProblem, rows: Data, splits: Splits, seed: int, candidates: Candidates
+    ) -> None:
+        """Fit one member per split of `rows`.
+
+        Sets `problem_`, `members_`, `seeds_` and `chosen_`, the selected one of `candidates`, which are ordered so that
+        the score has one minimum, and compared on the validation rows of the first members.
         """
         self.problem_ = problem
         self.seeds_ = [(seed + 10_007 * k) % 2**31 for k in range(len(splits))]
         with single_threaded():
             self._search(rows, splits, candidates)
-            prediction = self._draws(calibration)
-            self.calibration_ = Calibration.fit(prediction, targets_of(calibration))
-        return prediction
 
     def _search(self, rows: Data, splits: Splits, given: Candidates) -> None:
         """Set the best candidate, without the fields that `training` fixes, and all members trained with it."""

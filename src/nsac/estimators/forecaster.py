@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from nsac._checks import check_choice, check_int, probabilities
-from nsac.estimators.base import AbstractEstimator
+from nsac._torch import single_threaded
+from nsac.estimators.base import AbstractEstimator, targets_of
 from nsac.estimators.evaluation import HistoricalForecasts, backtest, historical_forecasts
 from nsac.estimators.new_rows import warn_known_future
 from nsac.estimators.observations import Observations, SeriesColumns, find_columns
@@ -21,10 +22,13 @@ from nsac.estimators.outages import add_outages, ages, fit_outage_scale, read_ou
 from nsac.estimators.preprocessing import SeriesPreprocessor, prepare
 from nsac.estimators.steps import interpolate_steps, lead_times
 from nsac.estimators.times import TimeReading, restore_times
+from nsac.estimators.window_models import LeadFeatures, WindowModels
 from nsac.estimators.windows import WindowShape
 from nsac.methods import WindowProblem
 from nsac.training import WindowData
-from nsac.uncertainty import Prediction, prediction_columns
+from nsac.uncertainty import Calibration, Prediction, prediction_columns
+
+COMPONENTS = "components."  # prefix of the names of their tensors in a file
 
 
 class NSACForecaster(AbstractEstimator):
@@ -63,6 +67,8 @@ class NSACForecaster(AbstractEstimator):
         columns_, cycles_: columns, and cycles of the calendar, in use.
         step_: length of a step: nanoseconds, in the unit of the time column, or months or days of the calendar.
         irregular_: whether the time between an observation and its slot is an input.
+        components_: linear regression and trees beside the members, and the weights of all; None for methods other
+            than `"nsac"`, and in model folders of earlier versions.
         outage_scale_: factors on the standard deviation after an outage, by the age of the last known value.
         preprocessor_: turns frames into windows, and predictions into the unit of the target.
         online_, stream_: adaptive margins, see `update`.
@@ -121,9 +127,19 @@ class NSACForecaster(AbstractEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         random = np.random.default_rng(seed)
         windows, splits = add_outages(data.windows, splits, random)
-        p = self._learn(data.problem, windows, data.calibration, splits, seed, [{}])
-        self.outage_scale_ = fit_outage_scale(self._draws, data.calibration, self.calibration_.scale, random)
-        scores = absolute_scores(data.calibration, stretch(p, self.outage_scale_, ages(data.calibration)))
+        self._fit_members(data.problem, windows, splits, seed, [{}])
+        with single_threaded():
+            self.components_, recipe = None, None
+            if self.method == "nsac":
+                features = LeadFeatures.of(data.preprocessor)
+                fitted = data.problem, features, windows, splits, self.members_, self.num_samples, seed
+                self.components_, recipe = WindowModels.fit(*fitted)
+            p = self._combine(data.calibration)
+            self.calibration_ = Calibration.fit(p, targets_of(data.calibration))
+            self.outage_scale_ = fit_outage_scale(self._combine, data.calibration, self.calibration_.scale, random)
+            scores = absolute_scores(data.calibration, stretch(p, self.outage_scale_, ages(data.calibration)))
+            if self.components_ is not None and recipe is not None:
+                self.components_ = self.components_.refit(recipe, windows, seed)
         self._keep(data.preprocessor, OnlineCalibration.start(scores, data.observations))
         return self
 
@@ -271,7 +287,12 @@ class NSACForecaster(AbstractEstimator):
 
     def _predict(self, windows: WindowData) -> Prediction:
         """The members' prediction, not calibrated, except for the age of the last known values."""
-        return stretch(self._draws(windows), self.outage_scale_, ages(windows))
+        return stretch(self._combine(windows), self.outage_scale_, ages(windows))
+
+    def _combine(self, windows: WindowData) -> Prediction:
+        """The mixture of the members, moved to the weighted mean of all models."""
+        p = self._draws(windows)
+        return p if self.components_ is None else self.components_.correct(p, windows)
 
     def _interval(self, windows: WindowData, p: Prediction, coverage: float) -> list[Tensor]:
         """Lower and upper bounds in the unit of the target; adaptive after an update."""
@@ -290,6 +311,8 @@ class NSACForecaster(AbstractEstimator):
         facts, arrays = self.preprocessor_.to_dict()
         online_facts, online_arrays = self.online_.to_dict()
         tensors = {name: torch.as_tensor(v) for name, v in (arrays | online_arrays).items()}
+        if self.components_ is not None:
+            tensors |= {f"{COMPONENTS}{name}": each for name, each in self.components_.to_tensors().items()}
         return facts | online_facts, tensors | {"outage_scale": self.outage_scale_}
 
     def _load_state(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -297,4 +320,7 @@ class NSACForecaster(AbstractEstimator):
         shape = WindowShape(self.lookback, self.horizon)
         self.outage_scale_ = read_outage_scale(tensors.get("outage_scale"), self.lookback, self.horizon)
         preprocessor = SeriesPreprocessor.from_dict(facts, arrays, shape, self.problem_)
+        others = {name.removeprefix(COMPONENTS): each for name, each in tensors.items() if name.startswith(COMPONENTS)}
+        features = LeadFeatures.of(preprocessor)
+        self.components_ = WindowModels.from_tensors(others, features, self.problem_) if others else None
         self._keep(preprocessor, OnlineCalibration.from_dict(facts, arrays, self.horizon))
