@@ -144,13 +144,9 @@ class WindowModels:
 
     def correct(self, p: Prediction, windows: WindowData) -> Prediction:
         """The ensemble's prediction of these windows, moved to the weighted mean of all models."""
-        return join(
-            [
-                self.move(p[:, first : first + PREDICTION_BATCH], batch, self.trees.predict)
-                for first, batch in zip(range(0, len(windows), PREDICTION_BATCH), batches(windows, PREDICTION_BATCH))
-            ],
-            1,
-        )
+        starts, chunks = range(0, len(windows), PREDICTION_BATCH), batches(windows, PREDICTION_BATCH)
+        parts = [p[first : first + PREDICTION_BATCH] for first in starts]
+        return join([self.move(part, batch, self.trees.predict) for part, batch in zip(parts, chunks, strict=True)], 1)
 
     def move(self, p: Prediction, batch: Batch, trees: Callable[[Tensor], Tensor]) -> Prediction:
         """As `correct`, for one batch; `trees` evaluates the trees at rows of pairs."""
