@@ -303,7 +303,7 @@ class NSACForecaster(AbstractEstimator):
 
     def _training(self, rows: int) -> dict[str, Any]:
         return {
-            "max_steps": int(min(300 + rows // 2, 2000)), "batch_size": int(min(128, rows)), "learning_rate": 2e-3,
+            "max_steps": int(min(300 + rows // 2, 500)), "batch_size": int(min(128, rows)), "learning_rate": 2e-3,
             "weight_decay": 0.5, "validate_every": 150,
         }  # fmt: skip
 
