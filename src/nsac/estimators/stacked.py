@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nsac.estimators.base import PREDICTION_BATCH, Split, Splits, mixture, random_splits
 from nsac.estimators.components import Components, LeftOutModels, Moments, design_groups
+from nsac.estimators.patterns import MissingPatterns
 from nsac.estimators.stack import Stack
 from nsac.methods import AbstractMethod, TableProblem
 from nsac.models.encoder import Batch
@@ -44,6 +45,7 @@ class Stacked(NamedTuple):
     calibration: Calibration
     seeds: list[int]
     chosen: dict[str, float]
+    patterns: MissingPatterns | None  # classes of the calibration; None if no value is missing, or with groups
 
 
 def fit_stacked(
@@ -94,9 +96,13 @@ def fit_stacked(
         if len(members) == len(splits) or stack.weights[0].max() < MIN_WEIGHT:
             break
     prediction = stack.predict(parts, num_samples)
-    calibration = Calibration.fit(prediction, targets, None if groups is None else groups[rows], rescale=False)
+    given = {name: column[rows] for name, column in columns.items()}
+    patterns = MissingPatterns.fit(given) if groups is None else None
+    classes = None if patterns is None else patterns.classify(given)
+    row_groups = None if groups is None else groups[rows]
+    calibration = Calibration.fit(prediction, targets, row_groups, rescale=False, classes=classes)
     calibration = replace(calibration, scale=torch.full_like(calibration.scale, optimism(problem, len(z))))
-    return Stacked(members, others.stacked(stack), calibration, seeds[: len(members)], chosen)
+    return Stacked(members, others.stacked(stack), calibration, seeds[: len(members)], chosen, patterns)
 
 
 def _left_out(splits: Splits) -> Tensor:
