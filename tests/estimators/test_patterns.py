@@ -7,7 +7,7 @@ import torch
 from nsac import NSACRegressor, load
 from nsac.estimators.graph import make_graph
 from nsac.estimators.patterns import MissingPatterns
-from support.table_problems import quick
+from support.table_problems import QUICK, quick
 
 NAN = float("nan")
 
@@ -96,10 +96,10 @@ def test_damaged_patterns_are_refused(name, value):
 
 
 def important_input(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the first input is missing, in a fifth of the rows, errors are several times as large."""
+    """Where the first input is missing, in a fifth of the rows, errors are at least twice as large."""
     random = np.random.default_rng(seed)
     x = random.normal(size=(rows, 3))
-    y = x @ [1.0, 1.0, 0.5] + 0.5 * random.normal(size=rows)
+    y = x @ [1.0, 1.0, 0.5] + 3**-0.5 * random.normal(size=rows)
     x[random.random(rows) < 0.2, 0] = np.nan
     return x, y
 
@@ -141,6 +141,25 @@ def test_exported_graphs_have_the_intervals_of_patterns(regressor):
     graph, inputs = make_graph(regressor, 0.9)
     *_, lower, upper = graph(torch.tensor(x), noise=inputs["noise"])
     np.testing.assert_allclose(torch.cat([lower, upper], 1), regressor.predict_interval(x), atol=1e-3)
+
+
+@pytest.mark.slow
+def test_rows_without_an_important_input_are_covered_where_the_margin_of_all_rows_fails_them():
+    """Means over 5 fits: of rows without the input, whose errors are twice as large, and of the others."""
+    mine, of_all = [], []
+    for seed in range(5):
+        x, y = important_input(500, seed)
+        fast = quick(members=5, training=QUICK | {"max_steps": 60}, random_state=seed).fit(x, y)
+        new, new_y = important_input(3000, 1000 + seed)
+        p, missing = fast.predict_distribution(new), np.isnan(new[:, 0])
+        for found, rows in ((mine, new), (of_all, None)):
+            lower, upper = (end.numpy() for end in fast.conformal_interval(p, 0.9, rows))
+            covered = (lower <= new_y) & (new_y <= upper)
+            found.append([covered[missing].mean(), covered[~missing].mean()])
+    without, others = np.mean(mine, 0)
+    assert 0.87 <= without <= 0.93
+    assert 0.87 <= others
+    assert np.mean(of_all, 0)[0] < 0.86
 
 
 def test_rows_in_groups_have_no_classes():

@@ -448,13 +448,23 @@ def test_several_processes_give_the_same_bits():
     assert np.array_equal(one.predict_interval(frame, 0.5), two.predict_interval(frame, 0.5))
 
 
-def test_rows_of_weight_zero_do_not_count():
-    x, y = numbers(100)
-    wrong = y.copy()
-    wrong[::4] = 50.0
-    weight = np.where(np.arange(100) % 4, 1.0, 0.0)
-    regressor = quick(method="nsac").fit(x, wrong, sample_weight=weight)
-    assert np.median(np.abs(regressor.predict(x) - y)) < 1
+def test_rows_of_weight_zero_do_not_count_at_all():
+    x, y = numbers(80)
+    weight = np.arange(80) % 4.0
+    kept = weight > 0
+    x[~kept], wrong = 99.0, np.where(kept, y, 50.0)
+    mine = quick(members=1).fit(x, wrong, sample_weight=weight)
+    others = quick(members=1).fit(x[kept], y[kept], sample_weight=weight[kept])
+    assert np.array_equal(mine.predict(x, return_std=True), others.predict(x, return_std=True))
+    assert np.array_equal(mine.predict_interval(x, 0.8), others.predict_interval(x, 0.8))
+
+
+def test_a_single_draw_does_not_lose_the_epistemic_variance():
+    x, y = numbers()
+    one, many = (quick(members=1, num_samples=n).fit(x, y).predict_distribution(3 * x) for n in (1, 20))
+    assert (one.epistemic > 0).all()
+    np.testing.assert_allclose(one.epistemic, many.epistemic, rtol=0.3)
+    np.testing.assert_allclose(one.std, many.std, rtol=0.3)
 
 
 def test_rows_outside_the_training_range_are_told():

@@ -65,7 +65,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         target_range: lower and upper bound of the targets, either of which may be None: (0, None) for positive ones.
             Predictions stay within. None if the data decide whether the logarithm of positive targets is learned.
         training: fields of `nsac.training.TrainConfig` that replace the defaults.
-        num_samples: draws of the predictive distribution.
+        num_samples: draws of the predictive distribution; with method `"nsac"` 1 counts as 2.
         n_jobs: processes that train members at the same time; None is 1.
         random_state: fixes everything that is random: a number, None or a `RandomState`.
         verbose: whether to show progress: a bar on a terminal, a line now and then elsewhere.
