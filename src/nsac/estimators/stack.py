@@ -1,5 +1,6 @@
 """Stacking: one predictive distribution from several models, fitted on rows that none of them was trained on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,6 +31,10 @@ class Parts(NamedTuple):
     means: Tensor  # (models, n, outputs)
     aleatoric: Tensor  # (n, outputs), variance of the noise, learned
     epistemic: Tensor  # (n, outputs, sources), variances of the mean, from several sources
+
+    def rows(self, kept: Tensor) -> "Parts":
+        """Predictions of these rows."""
+        return Parts(self.means[:, kept], self.aleatoric[kept], self.epistemic[kept])
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,22 @@ class Stack:
         if not positive.all():
             raise ValueError("The stack must have a positive variance and more than 2 degrees of freedom.")
         return stack
+
+
+def predict_unseen(
+    parts: Parts, y: Tensor, weight: Tensor | None, folds: Sequence[int], num_samples: int
+) -> list[Prediction]:
+    """Predictions of each fold by a stack that is fitted to the others; `folds` are their sizes, in the order of rows.
+
+    The errors of few groups are few, however many rows they have: a stack that was fitted to them underestimates them.
+    """
+    number = torch.arange(len(folds)).repeat_interleave(torch.tensor(folds))
+    predictions = []
+    for k in range(len(folds)):
+        own = number == k
+        stack = Stack.fit(parts.rows(~own), y[~own], None if weight is None else weight[~own])
+        predictions.append(stack.predict(parts.rows(own), num_samples))
+    return predictions
 
 
 def _sources(means: Tensor, aleatoric: Tensor, epistemic: Tensor, w: Tensor) -> Tensor:  # n (2 + sources + 1)

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.estimators.base import PREDICTION_BATCH, Split, Splits, mixture, random_splits
+from nsac.estimators.base import PREDICTION_BATCH, Split, Splits, join, mixture, random_splits
 from nsac.estimators.components import Components, LeftOutModels, Moments, design_groups
 from nsac.estimators.patterns import MissingPatterns
-from nsac.estimators.stack import Stack
+from nsac.estimators.stack import Stack, predict_unseen
 from nsac.methods import AbstractMethod, TableProblem
 from nsac.models.encoder import Batch
 from nsac.training import Data, Subset, TensorData, batches
@@ -95,7 +95,11 @@ def fit_stacked(
         stack = Stack.fit(parts, targets, row_weight)
         if len(members) == len(splits) or stack.weights[0].max() < MIN_WEIGHT:
             break
-    prediction = stack.predict(parts, num_samples)
+    if groups is None:
+        prediction = stack.predict(parts, num_samples)
+    else:
+        sizes = [len(left_out) for _, left_out in splits]
+        prediction = join(predict_unseen(parts, targets, row_weight, sizes, num_samples), 1)
     given = {name: column[rows] for name, column in columns.items()}
     patterns = MissingPatterns.fit(given) if groups is None else None
     classes = None if patterns is None else patterns.classify(given)
