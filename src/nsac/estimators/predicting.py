@@ -13,7 +13,8 @@ from nsac._checks import probabilities
 from nsac._torch import single_threaded
 from nsac.estimators.base import PREDICTION_BATCH, AbstractEstimator, join, mixture
 from nsac.estimators.columns import Columns
-from nsac.estimators.components import Components, Moments
+from nsac.estimators.components import Components
+from nsac.estimators.ensemble import ensemble_moments
 from nsac.estimators.imputation import HotDeck
 from nsac.estimators.patterns import MissingPatterns
 from nsac.estimators.stacked import member_draws
@@ -175,9 +176,8 @@ class AbstractTablePredictor(AbstractEstimator):
         if self.components_ is None:
             return mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), self.num_samples)
         size = member_draws(self.num_samples, len(self.members_))
-        draws = mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), size)
         with single_threaded():
-            ensemble = Moments.of(draws, len(self.members_))
+            ensemble = ensemble_moments(self.members_, columns, size)
             limit = max_epistemic(self.link_, self.scale_)
             return self.components_.predict(self.problem_, columns, ensemble, self.num_samples, limit)
 

@@ -8,13 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.estimators.base import PREDICTION_BATCH, Split, Splits, join, mixture, random_splits
+from nsac.estimators.base import Split, Splits, join, random_splits
 from nsac.estimators.components import Components, LeftOutModels, Moments, design_groups
+from nsac.estimators.ensemble import ensemble_moments
 from nsac.estimators.patterns import MissingPatterns
 from nsac.estimators.stack import Stack, predict_unseen
 from nsac.methods import AbstractMethod, TableProblem
 from nsac.models.encoder import Batch
-from nsac.training import Data, Subset, TensorData, batches
+from nsac.training import Data, TensorData
 from nsac.uncertainty import Calibration
 
 Effort = Literal["fast", "default", "best"]
@@ -86,8 +87,8 @@ def fit_stacked(
     for some in (slice(0, first), slice(first, None)):
         trained = train_members(data, resampled[some], seeds[some], chosen)
         for member, (_, left_out) in zip(trained, splits[some], strict=True):
-            draws = mixture([member], batches(Subset(data, left_out), PREDICTION_BATCH), size)
-            predicted.append(Moments.of(draws, 1))
+            rows = {name: column[torch.as_tensor(left_out)] for name, column in columns.items()}
+            predicted.append(ensemble_moments([member], rows, size))
         members += trained
         rows = _left_out(splits[: len(members)])
         parts = others.parts(Moments(*(torch.cat(column) for column in zip(*predicted, strict=True))), rows)
