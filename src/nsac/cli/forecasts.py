@@ -67,10 +67,10 @@ def evaluate(estimator: "NSACForecaster", frame: "DataFrame") -> list["Evaluatio
     for name, mean in {"the last value": forecasts.persistence, **seasonal}.items():
         std = (forecasts.y - mean).square().nanmean(0).sqrt().clamp(min=1e-12).expand_as(mean)
         baselines[name] = Prediction.gaussian(mean.flatten(), std.flatten())
-    step = torch.arange(1, estimator.horizon + 1).expand(forecasts.y.shape)
+    step = torch.arange(1, estimator.horizon_ + 1).expand(forecasts.y.shape)
     names, counts = np.unique(forecasts.series.astype(str), return_counts=True)
     longest = torch.as_tensor(forecasts.series.astype(str) == names[counts.argmax()])[:, None]
-    shown = longest & (step == (estimator.horizon + 1) // 2)
+    shown = longest & (step == (estimator.horizon_ + 1) // 2)
     dated = forecasts.times.dtype.kind != "f"
     times = forecasts.times.astype("datetime64[ns]") if dated else forecasts.times
     p = Prediction(forecasts.prediction.mean_draws.flatten(1), forecasts.prediction.log_std_draws.flatten(1))

@@ -111,18 +111,18 @@ def historical_forecasts(
     windows = _select(windows, grid.times + axis.step, first, max_origins)
     if not len(windows):
         raise ValueError(
-            f"`frame` must hold a row with a known {forecaster.target!r} in the {forecaster.lookback} steps up to it "
-            f"and in the {forecaster.horizon} steps after it. Got none in {len(frame)} rows."
+            f"`frame` must hold a row with a known {forecaster.target!r} in the {forecaster.lookback_} steps up to it "
+            f"and in the {forecaster.horizon_} steps after it. Got none in {len(frame)} rows."
         )
-    p = forecaster._predict(windows)
+    p = forecaster._forecasts.draws(windows)
     lower, upper = preprocessor.in_unit(windows, *forecaster.calibration_.interval(p, coverage))
     prediction = preprocessor.prediction_in_unit(windows, forecaster.calibration_.apply(p))
     y, persistence = preprocessor.observed(windows), preprocessor.last_values(windows)[:, None]
-    times = axis.times(grid.times[windows.ends][:, None] + np.arange(1, forecaster.horizon + 1) * axis.step)
+    times = axis.times(grid.times[windows.ends][:, None] + np.arange(1, forecaster.horizon_ + 1) * axis.step)
     series = np.array(observations.names, dtype=object)[grid.codes[windows.ends]]
     persistence, seasonal = persistence.expand_as(y), {}
     for cycle in preprocessor.cycles:
-        before = _season_before(grid, windows.ends.numpy(), forecaster.horizon, axis.season(cycle))
+        before = _season_before(grid, windows.ends.numpy(), forecaster.horizon_, axis.season(cycle))
         known = ~before.isnan()
         if known.double().mean() >= MIN_SEASONAL:
             seasonal[cycle] = torch.where(known, before, persistence)

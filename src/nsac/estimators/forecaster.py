@@ -1,6 +1,5 @@
 """Forecasts of irregularly sampled time series with missing values, several steps ahead."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -14,17 +13,13 @@ from torch import Tensor
 from nsac._checks import check_choice, check_int, probabilities
 from nsac.estimators.base import AbstractEstimator
 from nsac.estimators.evaluation import HistoricalForecasts, backtest, historical_forecasts
-from nsac.estimators.new_rows import warn_known_future
-from nsac.estimators.observations import Observations, SeriesColumns, find_columns
-from nsac.estimators.online import OnlineCalibration, absolute_scores, coverage_report
-from nsac.estimators.outages import add_outages, ages, fit_outage_scale, read_outage_scale, stretch, warn_outage
-from nsac.estimators.preprocessing import SeriesPreprocessor, prepare
-from nsac.estimators.steps import interpolate_steps, lead_times
-from nsac.estimators.times import TimeReading, restore_times
-from nsac.estimators.windows import WindowShape
+from nsac.estimators.observations import SeriesColumns, find_columns
+from nsac.estimators.online import OnlineCalibration, coverage_report
+from nsac.estimators.preprocessing import SeriesPreprocessor
+from nsac.estimators.times import TimeReading
+from nsac.estimators.window_forecasts import WindowForecasts
 from nsac.methods import WindowProblem
-from nsac.training import WindowData
-from nsac.uncertainty import Prediction, prediction_columns
+from nsac.uncertainty import LeadTimeConformal, Prediction
 
 
 class NSACForecaster(AbstractEstimator):
@@ -38,8 +33,8 @@ class NSACForecaster(AbstractEstimator):
     other windows except for one block of time, its validation set; together they predict as one mixture.
 
     Args:
-        horizon: steps to predict.
-        lookback: steps that a forecast is made from.
+        horizon: steps to predict, or a duration: a text such as "24h", or "24" if times are numbers.
+        lookback: steps that a forecast is made from, or a duration.
         target: column to predict.
         time: column of dates, with or without a time zone, or of numbers; ascending within a series.
         series: column that names the series, if there are several. They share one model.
@@ -62,19 +57,32 @@ class NSACForecaster(AbstractEstimator):
         calibration_: variance scale and conformal scores of their mixture, per lead time.
         columns_, cycles_: columns, and cycles of the calendar, in use.
         step_: length of a step: nanoseconds, in the unit of the time column, or months or days of the calendar.
+        horizon_, lookback_: both in steps.
         irregular_: whether the time between an observation and its slot is an input.
         outage_scale_: factors on the standard deviation after an outage, by the age of the last known value.
+        correlation_: of the errors at all lead times, for joint samples.
         preprocessor_: turns frames into windows, and predictions into the unit of the target.
         online_, stream_: adaptive margins, see `update`.
     """
 
     kind: ClassVar[str] = "windows"
     problem_: WindowProblem
+    preprocessor_: SeriesPreprocessor
+    online_: OnlineCalibration
+    stream_: LeadTimeConformal
+    columns_: SeriesColumns
+    step_: float | int
+    cycles_: list[str]
+    irregular_: bool
+    lookback_: int
+    horizon_: int
+    outage_scale_: Tensor
+    correlation_: Tensor | None
 
     def __init__(
         self,
-        horizon: int = 24,
-        lookback: int = 48,
+        horizon: int | str = 24,
+        lookback: int | str = 48,
         target: str = "y",
         time: str = "date",
         series: str | None = None,
@@ -111,23 +119,20 @@ class NSACForecaster(AbstractEstimator):
     def fit(self, frame: pd.DataFrame, y: None = None) -> "NSACForecaster":
         """Fit and calibrate on rows in order of time; the target is one of the columns, and `y` is not used."""
         self._check_method()
-        for name in ("horizon", "lookback", "members"):
-            check_int(name, getattr(self, name))
+        check_int("members", self.members)
         members: Any = self._n_members()
-        shape = WindowShape(self.lookback, self.horizon)
         columns = self._find_columns(frame)
-        data = prepare(frame, columns, self.step, shape)
-        splits = shape.member_splits(data.rest, data.times, members)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        random = np.random.default_rng(seed)
-        windows, splits = add_outages(data.windows, splits, random)
-        p = self._learn(data.problem, windows, data.calibration, splits, seed, [{}])
-        self.outage_scale_ = fit_outage_scale(self._draws, data.calibration, self.calibration_.scale, random)
-        scores = absolute_scores(data.calibration, stretch(p, self.outage_scale_, ages(data.calibration)))
-        self._keep(data.preprocessor, OnlineCalibration.start(scores, data.observations))
+        WindowForecasts(self).fit(frame, columns, members, seed)
         return self
 
-    def predict(self, frame: pd.DataFrame, at: Any = None, coverage: float | Sequence[float] = 0.9) -> pd.DataFrame:
+    def predict(
+        self,
+        frame: pd.DataFrame,
+        at: Any = None,
+        coverage: float | Sequence[float] = 0.9,
+        quantiles: Sequence[float] = (),
+    ) -> pd.DataFrame:
         """Forecast the steps after the last row of each series; warn if its latest targets are missing.
 
         Args:
@@ -135,39 +140,23 @@ class NSACForecaster(AbstractEstimator):
             at: times to forecast instead, after the last row and within the horizon. Between steps forecasts are
                 interpolated, from the last known value on.
             coverage: of the interval; 0.9 makes the columns `lower_90` and `upper_90`. Several are allowed.
+            quantiles: levels of quantiles of the calibrated mixture; 0.1 makes the column `quantile_10`.
 
         Returns:
             One row per step (and series): the time, the series, `mean`, `std`, `aleatoric` and `epistemic` variance
-            (std^2 is their sum), and the bounds of the intervals.
+            (std^2 is their sum), the bounds of the intervals, and the quantiles.
         """
-        coverages = probabilities("coverage", coverage)
-        observations, windows, p = self._predict_latest(frame)
-        bounds = {each: self._interval(windows, p, each) for each in coverages}
-        p = self.preprocessor_.prediction_in_unit(windows, self.calibration_.apply(p))
-        mean, std = p.mean_draws, p.log_std_draws.exp()
-        axis = self.preprocessor_.axis
-        positions = observations.last[:, None] + (np.arange(1, self.horizon + 1) * self.step_)[None]
-        if at is not None:
-            positions, lead = lead_times(at, observations.last, axis, self.horizon, self.columns_.reading)
-            start = self.preprocessor_.last_values(windows)
-            between = functools.partial(interpolate_steps, lead=lead, age=ages(windows))
-            mean, std = between(mean, start), between(std, torch.zeros_like(start))
-            bounds = {each: [between(b, start) for b in ends] for each, ends in bounds.items()}
-        times = restore_times(axis.times(positions).ravel(), observations.time_dtype)
-        table: dict[str, Any] = {self.columns_.time: times}
-        if self.columns_.series is not None:
-            table[self.columns_.series] = np.repeat(np.array(observations.names, dtype=object), positions.shape[1])
-        intervals = {each: (lower, upper) for each, (lower, upper) in bounds.items()}
-        return pd.DataFrame(table | prediction_columns(Prediction(mean, std.log()), intervals))
+        check_is_fitted(self)
+        levels = probabilities("quantiles", quantiles) if len(quantiles) else []
+        return self._forecasts.predict(frame, at, probabilities("coverage", coverage), levels)
 
     def predict_interval(self, frame: pd.DataFrame, coverage: float | Sequence[float] = 0.9) -> np.ndarray:
         """Lower and upper bounds of the steps after the last row of each series, (series, 2, horizon).
 
         For a sequence of coverages (series, coverages, 2, horizon).
         """
-        coverages = probabilities("coverage", coverage)
-        _, windows, p = self._predict_latest(frame)
-        bounds = torch.stack([torch.stack(self._interval(windows, p, each), 1) for each in coverages], 1).numpy()
+        check_is_fitted(self)
+        bounds = self._forecasts.intervals(frame, probabilities("coverage", coverage)).numpy()
         return bounds[:, 0] if np.ndim(coverage) == 0 else bounds
 
     def predict_quantiles(
@@ -178,8 +167,19 @@ class NSACForecaster(AbstractEstimator):
 
     def predict_distribution(self, frame: pd.DataFrame) -> Prediction:
         """The calibrated mixture in the unit of the target, (series, horizon)."""
-        _, windows, p = self._predict_latest(frame)
-        return self.preprocessor_.prediction_in_unit(windows, self.calibration_.apply(p))
+        check_is_fitted(self)
+        return self._forecasts.distribution(frame)
+
+    def predict_samples(self, frame: pd.DataFrame, num_samples: int = 1000, random_state: int = 0) -> np.ndarray:
+        """Joint samples of the steps after the last row of each series, (num_samples, series, horizon).
+
+        At each lead time they follow the calibrated mixture; between lead times they are correlated as the errors in
+        the calibration set are. So the sum, the maximum or any other function of a sample has the distribution that is
+        forecast for it: `np.quantile(samples.sum(-1), [0.05, 0.95], axis=0)` is an interval of the sum of the horizon.
+        """
+        check_is_fitted(self)
+        generator = torch.Generator().manual_seed(random_state)
+        return self._forecasts.samples(frame, num_samples, generator).numpy()
 
     def ood_score(self, frame: pd.DataFrame) -> np.ndarray:
         """Out-of-distribution score of the latest window of each series, (series,).
@@ -188,7 +188,7 @@ class NSACForecaster(AbstractEstimator):
         horizon. It needs a method with epistemic uncertainty, or several members.
         """
         self._check_epistemic()
-        return self._predict_latest(frame)[2].epistemic.mean(1).sqrt().numpy()
+        return self._forecasts.ood_score(frame)
 
     def historical_forecasts(
         self, frame: pd.DataFrame, since: Any = None, coverage: float = 0.9, max_origins: int | None = None
@@ -234,7 +234,7 @@ class NSACForecaster(AbstractEstimator):
         """
         check_is_fitted(self)
         observations = self.preprocessor_.read(frame)
-        return coverage_report(*self.online_.update(observations, self.preprocessor_, self._predict))
+        return coverage_report(*self.online_.update(observations, self.preprocessor_, self._forecasts.draws))
 
     @deprecated("call `update_report` instead")
     def track(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -255,30 +255,9 @@ class NSACForecaster(AbstractEstimator):
         reading = TimeReading(self.time_format, self.dayfirst)
         return find_columns(frame, self.time, self.series, self.target, self.covariates, reading)
 
-    def _keep(self, preprocessor: SeriesPreprocessor, online: OnlineCalibration) -> None:
-        self.preprocessor_, self.online_, self.stream_ = preprocessor, online, online.stream
-        self.columns_, self.step_, self.cycles_ = preprocessor.columns, preprocessor.axis.step, preprocessor.cycles
-        self.irregular_ = preprocessor.irregular
-
-    def _predict_latest(self, frame: pd.DataFrame) -> tuple[Observations, WindowData, Prediction]:
-        """The latest windows, and the members' prediction of them, not calibrated."""
-        check_is_fitted(self)
-        observations = self.preprocessor_.read(frame)
-        windows = self.preprocessor_.latest(observations)
-        warn_known_future(observations, self.columns_, self.preprocessor_.axis, self.horizon)
-        warn_outage(ages(windows), self.columns_, observations.names, learned=len(self.outage_scale_) > 1)
-        return observations, windows, self._predict(windows)
-
-    def _predict(self, windows: WindowData) -> Prediction:
-        """The members' prediction, not calibrated, except for the age of the last known values."""
-        return stretch(self._draws(windows), self.outage_scale_, ages(windows))
-
-    def _interval(self, windows: WindowData, p: Prediction, coverage: float) -> list[Tensor]:
-        """Lower and upper bounds in the unit of the target; adaptive after an update."""
-        if not self.stream_.begun:
-            return self.preprocessor_.in_unit(windows, *self.calibration_.interval(p, coverage))
-        half = torch.as_tensor(self.stream_.margin(coverage)) * p.std
-        return self.preprocessor_.in_unit(windows, p.mean - half, p.mean + half)
+    @property
+    def _forecasts(self) -> WindowForecasts:
+        return WindowForecasts(self)
 
     def _training(self, rows: int) -> dict[str, Any]:
         return {
@@ -287,14 +266,7 @@ class NSACForecaster(AbstractEstimator):
         }  # fmt: skip
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        facts, arrays = self.preprocessor_.to_dict()
-        online_facts, online_arrays = self.online_.to_dict()
-        tensors = {name: torch.as_tensor(v) for name, v in (arrays | online_arrays).items()}
-        return facts | online_facts, tensors | {"outage_scale": self.outage_scale_}
+        return self._forecasts.state()
 
     def _load_state(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        shape = WindowShape(self.lookback, self.horizon)
-        self.outage_scale_ = read_outage_scale(tensors.get("outage_scale"), self.lookback, self.horizon)
-        preprocessor = SeriesPreprocessor.from_dict(facts, arrays, shape, self.problem_)
-        self._keep(preprocessor, OnlineCalibration.from_dict(facts, arrays, self.horizon))
+        self._forecasts.load_state(facts, tensors)
