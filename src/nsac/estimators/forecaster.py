@@ -1,7 +1,8 @@
 """Forecasts of irregularly sampled time series with missing values, several steps ahead."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -11,15 +12,20 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from nsac._checks import check_choice, check_int, probabilities
+from nsac.estimators.backtesting import backtest
 from nsac.estimators.base import AbstractEstimator
-from nsac.estimators.evaluation import HistoricalForecasts, backtest, historical_forecasts
+from nsac.estimators.evaluation import HistoricalForecasts, historical_forecasts
+from nsac.estimators.forecast_plot import COVERAGES, plot_forecast
 from nsac.estimators.observations import SeriesColumns, find_columns
 from nsac.estimators.online import OnlineCalibration, coverage_report
 from nsac.estimators.preprocessing import SeriesPreprocessor
-from nsac.estimators.times import TimeReading
+from nsac.estimators.times import TimeReading, parse_times
 from nsac.estimators.window_forecasts import WindowForecasts
 from nsac.methods import WindowProblem
 from nsac.uncertainty import LeadTimeConformal, Prediction
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class NSACForecaster(AbstractEstimator):
@@ -190,6 +196,19 @@ class NSACForecaster(AbstractEstimator):
         self._check_epistemic()
         return self._forecasts.ood_score(frame)
 
+    def plot(self, frame: pd.DataFrame, path: str | PathLike | None = None, at: Any = None) -> "Figure":
+        """Draw the forecasts that `predict` returns, with intervals of 50 % and 90 %, after the observed values.
+
+        With a `path` the figure is written there, as PNG, PDF or SVG. Of many series the first are drawn.
+        """
+        table = self.predict(frame, at, COVERAGES)
+        if self.time not in frame.columns:
+            frame = frame.reset_index()
+        observed = frame.assign(
+            **{self.time: parse_times(pd.Series(frame[self.time]), self.time, self.columns_.reading)}
+        )
+        return plot_forecast(table, observed, self.time, self.series, self.targets_, path)
+
     def historical_forecasts(
         self, frame: pd.DataFrame, since: Any = None, coverage: float = 0.9, max_origins: int | None = None
     ) -> HistoricalForecasts:
@@ -201,18 +220,23 @@ class NSACForecaster(AbstractEstimator):
         check_is_fitted(self)
         return historical_forecasts(self, frame, since, coverage, max_origins)
 
-    def backtest(self, frame: pd.DataFrame, folds: int = 5) -> pd.DataFrame:
+    def backtest(self, frame: pd.DataFrame, folds: int = 5, by: str | Sequence[str] = ()) -> pd.DataFrame:
         """Fit on the past and score the forecasts that follow, several times, beside baselines.
 
         The rows are cut into `folds + 1` blocks of equal size; fold k fits the first k and scores forecasts of block
-        k + 1. The forecaster itself does not change.
+        k + 1. The forecaster itself does not change. Baselines are persistence, the value one cycle of the calendar
+        before (`seasonal`), and half the last value, half the mean of the series so far (`half-mean`).
+
+        Args:
+            frame: rows of all series.
+            folds: number of fits.
+            by: "series", "lead_time" or both, for a row of scores for each.
 
         Returns:
-            One row per fold and method: `mse`, `mae`, `crps`, `nll`, `coverage_90` and `width_90` in the unit of the
-            target, over all lead times.
+            One row per fold and method: the number of `forecasts`, `mse`, `mae`, `crps`, `nll`, `coverage_90` and
+            `width_90` in the unit of the target, over all lead times unless they are separate.
         """
-        check_int("folds", folds)
-        return backtest(self, frame, folds)
+        return backtest(self, frame, folds, by)
 
     def update(self, frame: pd.DataFrame) -> "NSACForecaster":
         """Adapt the intervals to the observations since the last call, or since `fit`.
@@ -254,6 +278,11 @@ class NSACForecaster(AbstractEstimator):
             raise ValueError(f"`time_format` must be a text such as '%d.%m.%Y'. Got {self.time_format!r} instead.")
         reading = TimeReading(self.time_format, self.dayfirst)
         return find_columns(frame, self.time, self.series, self.target, self.covariates, reading)
+
+    @property
+    def targets_(self) -> list[str]:
+        """Names of the columns to predict."""
+        return [self.target]
 
     @property
     def _forecasts(self) -> WindowForecasts:

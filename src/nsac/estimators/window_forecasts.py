@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nsac._checks import check_int
+from nsac.estimators.backtesting import ScoredForecasts, scored_windows
 from nsac.estimators.new_rows import warn_known_future
 from nsac.estimators.observations import Observations, SeriesColumns, read_observations
 from nsac.estimators.online import OnlineCalibration, absolute_scores
@@ -109,6 +110,10 @@ class WindowForecasts:
     def draws(self, windows: WindowData) -> Prediction:
         """The members' prediction, not calibrated, except for the age of the last known values."""
         return stretch(self.model._draws(windows), self.model.outage_scale_, ages(windows))
+
+    def scored(self, past: pd.DataFrame, known: pd.DataFrame, first: Any) -> ScoredForecasts:
+        """Forecasts for a backtest, see `scored_windows`."""
+        return scored_windows(self.model, past, known, first)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """See `AbstractEstimator._state`."""
