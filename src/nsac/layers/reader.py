@@ -31,6 +31,7 @@ class LinearReader(nn.Module):
         project_values: whether W is applied before values are weighed; cheaper if 2 * output_dim is below
             d_model / num_heads, and the same function in any case.
         join_queries: whether the outputs of all queries make one row: output i of query q is column i * Q + q.
+        skip_weight: initial weight of the direct path; None: random.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class LinearReader(nn.Module):
         project_values: bool = True,
         join_queries: bool = False,
         seed: int = 0,
+        skip_weight: float | None = None,
     ):
         super().__init__()
         self.num_heads, self.project_values, self.join_queries = num_heads, project_values, join_queries
@@ -52,6 +54,8 @@ class LinearReader(nn.Module):
         self.attended = seeded_linear(d_model, 2 * output_dim, seed + 2)
         self.direct = seeded_linear(hidden, 2 * output_dim, seed + 3)
         self.skip = seeded_linear(skip_dim, output_dim, seed + 4) if skip_dim else None
+        if self.skip is not None and skip_weight is not None:
+            nn.init.constant_(self.skip.weight, skip_weight)
         with torch.no_grad():  # standard deviations start near 1, that of a standardised target
             for layer in (self.attended, self.direct):
                 layer.weight[output_dim:] *= 0.1

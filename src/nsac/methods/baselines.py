@@ -5,6 +5,8 @@ from torch import Tensor
 
 from nsac.layers import Draws
 from nsac.methods.base import AbstractProblem, AbstractSolved, method
+from nsac.methods.problem import EventsProblem
+from nsac.models.channels import ChannelStatistics, channel_statistics, read_events
 from nsac.models.encoder import Batch
 from nsac.training import Data, batches
 
@@ -12,25 +14,32 @@ BINS = 200  # bins of query time, for series, between the first and the last que
 
 
 class _AbstractBaseline(AbstractSolved):
-    """Predicts a given value, (B, outputs); its standard deviation is the root mean square error on training rows."""
+    """Predicts a given value, (B, outputs); its standard deviation is the root mean square error on training rows.
+
+    For events the value is that of a query, (B, Q, 1), and the root mean square error that of its channel.
+    """
 
     kinds = ("windows",)
     log_std: Tensor
 
     def __init__(self, problem: AbstractProblem, seed: int = 0):
         super().__init__(problem)
-        self.register_buffer("log_std", torch.zeros(problem.output_dim))
+        self.register_buffer("log_std", torch.zeros(_groups(problem)))
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """A single draw: the method is deterministic."""
         mean = self._value(batch).unsqueeze(0)
-        return Draws(mean, self.log_std.expand_as(mean))
+        return Draws(mean, self.log_std[_group(batch, self.problem)].expand_as(mean))
 
     def solve(self, train: Data, validation: Data) -> None:
-        """Root mean square error per output, over the observed targets."""
-        errors = [(self.target(batch) - self._value(batch)).square() for batch in batches(train)]
-        total = torch.stack([error.nansum(0) for error in errors]).sum(0)
-        count = torch.stack([(~error.isnan()).sum(0) for error in errors]).sum(0)
+        """Root mean square error per output or channel, over the observed targets."""
+        total, count = torch.zeros_like(self.log_std), torch.zeros_like(self.log_std)
+        for batch in batches(train):
+            error = (self.target(batch) - self._value(batch)).square()
+            group = _group(batch, self.problem).expand_as(error)
+            known = ~error.isnan()
+            total.index_add_(0, group[known], error[known].to(total))
+            count.index_add_(0, group[known], torch.ones_like(error[known], dtype=count.dtype))
         self.log_std = 0.5 * (total / count.clamp(min=1)).clamp(min=1e-12).log()
 
     def _value(self, batch: Batch) -> Tensor:
@@ -41,7 +50,25 @@ class _AbstractBaseline(AbstractSolved):
 
 @method("persistence")
 class Persistence(_AbstractBaseline):
-    """The last observed value, which a batch has under the key `persistence`, in the unit of y."""
+    """The last observed value, which a batch of windows has under the key `persistence`, in the unit of y."""
+
+    kinds = ("windows", "events")
+
+    def _value(self, batch: Batch) -> Tensor:
+        if self.problem.kind != "events":
+            return super()._value(batch)
+        return query_statistics(batch, self.problem).last.unsqueeze(-1)
+
+
+@method("half-mean")
+class HalfMean(_AbstractBaseline):
+    """Half the last value of the channel, half its mean in the observed window."""
+
+    kinds = ("events",)
+
+    def _value(self, batch: Batch) -> Tensor:
+        statistics = query_statistics(batch, self.problem)
+        return (statistics.last + statistics.mean).unsqueeze(-1) / 2
 
 
 @method("seasonal")
@@ -61,7 +88,7 @@ class Zero(_AbstractBaseline):
 
 @method("mean")
 class TrainingMean(AbstractSolved):
-    """The same prediction for every row; for series, mean and standard deviation in each bin of query time."""
+    """The same prediction for every row; for series, in each bin of query time, for events, of each channel."""
 
     range: Tensor
     mean: Tensor
@@ -69,7 +96,7 @@ class TrainingMean(AbstractSolved):
 
     def __init__(self, problem: AbstractProblem, seed: int = 0):
         super().__init__(problem)
-        bins = BINS if problem.has_query_axis else 1
+        bins = _groups(problem) if problem.kind == "events" else BINS if problem.has_query_axis else 1
         self.register_buffer("range", torch.tensor([0.0, 1.0]))
         self.register_buffer("mean", torch.zeros(bins, problem.output_dim))
         self.register_buffer("log_std", torch.zeros(bins, problem.output_dim))
@@ -81,7 +108,7 @@ class TrainingMean(AbstractSolved):
 
     def solve(self, train: Data, validation: Data) -> None:
         """Moments per bin; bins with fewer than two targets get the moments over all bins."""
-        if self.problem.has_query_axis:
+        if self.problem.kind == "series":
             ranges = torch.stack([torch.stack(batch["query_times"].aminmax()) for batch in batches(train)])
             self.range = torch.stack([ranges[:, 0].min(), ranges[:, 1].max()]).to(self.range)
         moments = torch.zeros(3, *self.mean.shape).double()  # number, sum and sum of squares of the targets of a bin
@@ -95,8 +122,31 @@ class TrainingMean(AbstractSolved):
         self.log_std = (0.5 * (square / count - mean.square()).clamp(min=1e-12).log()).to(self.log_std)
 
     def _bins(self, batch: Batch) -> Tensor:
+        if self.problem.kind == "events":
+            return batch["query_channel"]
         if not self.problem.has_query_axis:
             return torch.zeros(len(batch["x"]), dtype=torch.long)
         query_times = batch["query_times"].expand(len(batch["x"]), -1)
         position = (query_times - self.range[0]) / (self.range[1] - self.range[0]).clamp(min=1e-12)
         return (position * BINS).long().clamp(0, BINS - 1)
+
+
+def query_statistics(batch: Batch, problem: AbstractProblem) -> ChannelStatistics:
+    """Statistics of the channel of each query, (B, Q) each; `recent` is not included."""
+    assert isinstance(problem, EventsProblem)
+    events = read_events(batch, problem.channels, problem.time_scale)
+    statistics = channel_statistics(events, problem.channels)
+    index = batch["query_channel"]
+    return ChannelStatistics(*[each.gather(1, index) if each.ndim == 2 else each for each in statistics])
+
+
+def _groups(problem: AbstractProblem) -> int:
+    """Number of outputs, or of channels, each with its own error."""
+    return problem.channels if isinstance(problem, EventsProblem) else problem.output_dim
+
+
+def _group(batch: Batch, problem: AbstractProblem) -> Tensor:
+    """Output or channel of each target, broadcast against the targets."""
+    if isinstance(problem, EventsProblem):
+        return batch["query_channel"].unsqueeze(-1)
+    return torch.arange(problem.output_dim)

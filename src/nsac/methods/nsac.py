@@ -19,8 +19,9 @@ from nsac.models.encoder import Batch, Encoded
 from nsac.training import Data, batches
 
 Objective = Literal["novelty", "paper"]
-FLOAT_COLUMNS = ("x", "y", "calendar")
+FLOAT_COLUMNS = ("x", "y", "calendar", "static", "future")
 """Columns of a batch that are converted to the precision of the weights; others keep theirs."""
+MAX_DESCRIBED = 8192  # queries of a batch whose descriptions are collected
 
 
 @method("nsac")
@@ -55,6 +56,7 @@ class NSACMethod(AbstractTrainable):
         self.reader = LinearReader(
             encoder.query_dim, network.d_model, network.num_heads, network.hidden,
             problem.output_dim // encoder.queries_per_row, encoder.skip_dim, True, not encoder.per_query, seed + 2,
+            encoder.skip_weight,
         )  # fmt: skip
         self.novelty = self.objective = None
         if objective == "novelty":
@@ -73,7 +75,8 @@ class NSACMethod(AbstractTrainable):
             batch = train.batch(rows)
             if not described:
                 self.network.encoder(batch)  # raises an error if the data does not match the problem
-            described.append(self.network.encoder.describe(batch))
+            chosen = _asked(batch, self.network.encoder.describe(batch))
+            described.append(chosen[:: -(-len(chosen) // MAX_DESCRIBED)] if len(chosen) else chosen)
         self.novelty.fit(torch.cat(described))
 
     @torch.no_grad()
@@ -90,7 +93,8 @@ class NSACMethod(AbstractTrainable):
             if p.mean.ndim == 3:
                 novelty, prior = novelty.unsqueeze(-1), prior.unsqueeze(-1)
             error = (p.mean - self.target(batch)).square()
-            rows.append((error, p.aleatoric.masked_fill(error.isnan(), math.nan), novelty, prior))
+            columns = error, p.aleatoric.masked_fill(error.isnan(), math.nan), novelty, prior
+            rows.append([_asked(batch, column) for column in columns])
         columns = [torch.cat(column) for column in zip(*rows, strict=True)]
         self.novelty.calibrate(*columns, train_rows=len(train))
 
@@ -127,3 +131,8 @@ class NSACMethod(AbstractTrainable):
 
     def _epistemic(self, novelty: Novelty, batch: Batch) -> Epistemic:
         return novelty.epistemic(self.network.encoder.describe(batch))
+
+
+def _asked(batch: Batch, values: Tensor) -> Tensor:
+    """Values of the queries that are not padding, (n, 1, ...); all of them if no query is, (B, Q, ...)."""
+    return values[~batch["query_mask"]].unsqueeze(1) if "query_mask" in batch else values

@@ -47,6 +47,9 @@ class Network(nn.Module):
         """Standard normal noise, (N, topk, B, H, Q); if `shared`, B is 1: all rows have the same noise."""
         topk, batch, heads, queries = self.attention.noise_shape(encoded.inputs)
         like = {"dtype": encoded.tokens.dtype, "device": encoded.tokens.device}
+        if shared and self.encoder.shared_query_noise:
+            noise = matched_normal(num_samples, 1, topk, heads, generator=generator, **like)
+            return noise.permute(0, 2, 3, 1).unsqueeze(2).expand(-1, -1, -1, -1, queries)
         if shared:  # little noise, so matched moments are affordable; the noise of one query is contiguous
             noise = matched_normal(num_samples, queries, topk, heads, generator=generator, **like)
             return noise.permute(0, 2, 3, 1).unsqueeze(2)
@@ -85,6 +88,8 @@ class Head(nn.Module):
         outputs_per_query = output_dim // encoder.queries_per_row
         self.linear = seeded_linear(trunk.network.config.hidden, params_per_output * outputs_per_query, seed)
         self.skip = seeded_linear(encoder.skip_dim, outputs_per_query, seed + 1) if encoder.skip_dim else None
+        if self.skip is not None and encoder.skip_weight is not None:
+            nn.init.constant_(self.skip.weight, encoder.skip_weight)
 
     def forward(self, features: Features) -> tuple[Tensor, ...]:
         """One tensor per parameter, (N, B, outputs), or (N, B, Q, outputs) if every query has its own outputs."""
