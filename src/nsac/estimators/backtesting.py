@@ -14,14 +14,15 @@ from torch import Tensor
 
 from nsac._checks import check_choice, check_int
 from nsac.estimators.evaluation import HistoricalForecasts, score_row, select_origins
-from nsac.estimators.times import read_times, restore_times
+from nsac.estimators.observations import check_frame
+from nsac.estimators.times import read_times, resolve_reading, restore_times
 from nsac.estimators.windows import Grid
 from nsac.methods import METHODS
 from nsac.training import WindowData
 from nsac.uncertainty import Prediction
 
 if TYPE_CHECKING:
-    from nsac.estimators.forecaster import NSACForecaster
+    from nsac.estimators.forecasting import AbstractForecaster
 
 BACKTEST_SCORES = ("mse", "mae", "crps", "nll", "coverage_90", "width_90")  # in the order of the table
 MAX_ORIGINS = 2000  # forecast origins that are scored in each fold, at most; subsampled evenly
@@ -43,28 +44,30 @@ class ScoredForecasts(NamedTuple):
     target: np.ndarray  # (n,), names of the columns
 
 
-def backtest(forecaster: "NSACForecaster", frame: pd.DataFrame, folds: int, by: str | Sequence[str]) -> pd.DataFrame:
+def backtest(
+    forecaster: "AbstractForecaster", frame: pd.DataFrame, folds: int, by: str | Sequence[str]
+) -> pd.DataFrame:
     """See `NSACForecaster.backtest`."""
     check_int("folds", folds)
     groupings = [by] if isinstance(by, str) else list(by)
     for each in groupings:
         check_choice("by", each, GROUPINGS)
-    named = forecaster._find_columns(frame)
-    column = pd.Series(frame.reset_index()[forecaster.time])
-    times = read_times(column, forecaster.time, named.reading)[0]
+    whole = check_frame(frame, forecaster.time, [("time", forecaster.time)])
+    reading = resolve_reading(whole[forecaster.time], forecaster.time, forecaster._reading())
+    times = read_times(whole[forecaster.time], forecaster.time, reading)[0]
     edges = np.sort(times)[np.arange(1, folds + 1) * len(times) // (folds + 1)]
     rows = []
     for k, first in enumerate(edges):
         stop = edges[k + 1] if k + 1 < folds else np.inf
         past, known = frame[times < first], frame[times < stop]
-        fitted: NSACForecaster = clone(forecaster)  # pyright: ignore[reportAssignmentType]
-        fitted.set_params(time_format=named.reading.format, dayfirst=named.reading.dayfirst).fit(past)
+        fitted: Any = clone(forecaster)
+        fitted.set_params(time_format=reading.format, dayfirst=reading.dayfirst).fit(past)
         forecasts = fitted._forecasts.scored(past, known, first)
         rows += [{"fold": k + 1} | row for row in _table(fitted, forecasts, groupings)]
     return pd.DataFrame(rows)
 
 
-def _table(fitted: "NSACForecaster", forecasts: ScoredForecasts, groupings: Sequence[str]) -> list[dict[str, Any]]:
+def _table(fitted: "AbstractForecaster", forecasts: ScoredForecasts, groupings: Sequence[str]) -> list[dict[str, Any]]:
     """Scores of the forecaster and of the baselines, for each group of forecasts."""
     keys: dict[str, np.ndarray] = {}
     if len(fitted.targets_) > 1:
@@ -91,7 +94,9 @@ def _table(fitted: "NSACForecaster", forecasts: ScoredForecasts, groupings: Sequ
     return table
 
 
-def scored_windows(fitted: "NSACForecaster", past: pd.DataFrame, known: pd.DataFrame, first: Any) -> ScoredForecasts:
+def scored_windows(
+    fitted: "AbstractForecaster", past: pd.DataFrame, known: pd.DataFrame, first: Any
+) -> ScoredForecasts:
     """Forecasts of a forecaster with windows from `first` on, in the rows that are `known`; `past` are the earlier."""
     since = restore_times(np.array([first]), fitted.preprocessor_.axis.dtype)[0]
     forecasts: HistoricalForecasts = fitted.historical_forecasts(known, since=since, max_origins=MAX_ORIGINS)
@@ -104,7 +109,7 @@ def scored_windows(fitted: "NSACForecaster", past: pd.DataFrame, known: pd.DataF
 
 
 def _baselines(
-    fitted: "NSACForecaster", past: pd.DataFrame, known: pd.DataFrame, first: np.ndarray
+    fitted: "AbstractForecaster", past: pd.DataFrame, known: pd.DataFrame, first: np.ndarray
 ) -> dict[str, Prediction]:
     """Forecasts of the baselines, with the standard deviations that their errors have in the past."""
     preprocessor = fitted.preprocessor_

@@ -53,7 +53,19 @@ class AbstractEstimator(BaseEstimator, ABC):
     random_state: Any
     verbose: bool
 
-    kind: ClassVar[str]  # of the problem
+    kinds: ClassVar[tuple[str, ...]]  # of problems
+    calibration_: Any  # `Calibration`, or what has its place
+
+    @property
+    def _kind(self) -> str:
+        """Kind of the problem of this estimator."""
+        return self.kinds[0]
+
+    def _read_calibration(self, tensors: dict[str, Tensor]) -> None:
+        """Set `calibration_` from what its `to_tensors` gave; `problem_` is set already."""
+        self.calibration_ = Calibration.from_tensors(tensors)
+        if self.problem_.output_dim != self.calibration_.scale.numel():
+            raise ValueError("`problem` does not fit the tensors.")
 
     @abstractmethod
     def _training(self, rows: int) -> dict[str, Any]:
@@ -80,13 +92,20 @@ class AbstractEstimator(BaseEstimator, ABC):
         Sets `problem_`, `members_`, `seeds_`, `calibration_` and `chosen_`, the selected one of `candidates`, which are
         ordered so that the score has one minimum, and compared on the validation rows of the first members.
         """
+        self._train_members(problem, rows, splits, seed, candidates)
+        with single_threaded():
+            prediction = self._draws(calibration)
+            self.calibration_ = Calibration.fit(prediction, targets_of(calibration))
+        return prediction
+
+    def _train_members(
+        self, problem: AbstractProblem, rows: Data, splits: Splits, seed: int, candidates: Candidates
+    ) -> None:
+        """Fit one member per split; sets `problem_`, `members_`, `seeds_` and `chosen_`, see `_learn`."""
         self.problem_ = problem
         self.seeds_ = [(seed + 10_007 * k) % 2**31 for k in range(len(splits))]
         with single_threaded():
             self._search(rows, splits, candidates)
-            prediction = self._draws(calibration)
-            self.calibration_ = Calibration.fit(prediction, targets_of(calibration))
-        return prediction
 
     def _search(self, rows: Data, splits: Splits, given: Candidates) -> None:
         """Set the best candidate, without the fields that `training` fixes, and all members trained with it."""
@@ -148,14 +167,14 @@ class AbstractEstimator(BaseEstimator, ABC):
     def _check_epistemic(self) -> None:
         check_is_fitted(self)
         if len(self.members_) == 1 and not METHODS[self.method].has_epistemic:
-            able = [name for name, cls in METHODS.items() if cls.has_epistemic and self.kind in cls.kinds]
+            able = [name for name, cls in METHODS.items() if cls.has_epistemic and self._kind in cls.kinds]
             raise ValueError(
                 f"`method` must have epistemic variance ({', '.join(able)}), or `members` must be above 1. "
                 f"Got {self.method!r} and 1 instead."
             )
 
     def _check_method(self) -> None:
-        check_choice("method", self.method, [name for name, cls in METHODS.items() if self.kind in cls.kinds])
+        check_choice("method", self.method, [name for name, cls in METHODS.items() if self._kind in cls.kinds])
         check_int("num_samples", self.num_samples)
         if self.num_samples > MAX_NUM_SAMPLES:
             raise ValueError(f"`num_samples` must be at most {MAX_NUM_SAMPLES}. Got {self.num_samples!r} instead.")

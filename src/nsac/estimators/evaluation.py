@@ -16,7 +16,7 @@ from nsac.training import WindowData
 from nsac.uncertainty import Prediction, scores
 
 if TYPE_CHECKING:
-    from nsac.estimators.forecaster import NSACForecaster
+    from nsac.estimators.forecasting import AbstractForecaster
 
 SCORES = ("rmse", "mae", "nll", "crps", "coverage_90", "width_90", "calibration_error")  # in the order of the table
 MIN_SEASONAL = 0.5  # share of the forecasts with a known value one cycle before, if that is a baseline
@@ -90,7 +90,7 @@ class HistoricalForecasts(NamedTuple):
 
 
 def historical_forecasts(
-    forecaster: "NSACForecaster", frame: pd.DataFrame, since: Any, coverage: float, max_origins: int | None
+    forecaster: "AbstractForecaster", frame: pd.DataFrame, since: Any, coverage: float, max_origins: int | None
 ) -> HistoricalForecasts:
     """See `NSACForecaster.historical_forecasts`."""
     preprocessor = forecaster.preprocessor_

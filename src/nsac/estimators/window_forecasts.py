@@ -24,13 +24,13 @@ from nsac.training import WindowData
 from nsac.uncertainty import Prediction, prediction_columns
 
 if TYPE_CHECKING:
-    from nsac.estimators.forecaster import NSACForecaster
+    from nsac.estimators.forecasting import AbstractForecaster
 
 
 class WindowForecasts:
     """How a forecaster with `encoding_="grid"` fits and predicts; its state is that of the forecaster."""
 
-    def __init__(self, forecaster: "NSACForecaster"):
+    def __init__(self, forecaster: "AbstractForecaster"):
         self.model = forecaster
 
     def fit(self, frame: pd.DataFrame, columns: SeriesColumns, members: int, seed: int) -> None:
