@@ -42,6 +42,7 @@ class ScoredForecasts(NamedTuple):
     series: np.ndarray  # (n,), names
     lead_time: np.ndarray  # (n,), in steps, rounded up
     target: np.ndarray  # (n,), names of the columns
+    times: np.ndarray  # (n,), of what is predicted: see `HistoricalForecasts`, or on the clock of events
 
 
 def backtest(
@@ -105,7 +106,8 @@ def scored_windows(
     lead = np.broadcast_to(np.arange(1, fitted.horizon_ + 1), forecasts.y.shape)[observed.numpy()]
     series = np.broadcast_to(forecasts.series[:, None], forecasts.y.shape)[observed.numpy()]
     values = forecasts.y[observed], forecasts.prediction[observed], forecasts.lower[observed], forecasts.upper[observed]
-    return ScoredForecasts(*values, baselines, series, lead, np.full(len(lead), fitted.targets_[0]))
+    times = forecasts.times[observed.numpy()]
+    return ScoredForecasts(*values, baselines, series, lead, np.full(len(lead), fitted.targets_[0]), times)
 
 
 def _baselines(

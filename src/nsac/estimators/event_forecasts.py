@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from nsac._torch import single_threaded
+from nsac.estimators.backtesting import ScoredForecasts
 from nsac.estimators.base import join
 from nsac.estimators.event_calibration import EventCalibration
 from nsac.estimators.event_frames import NANOSECONDS, EventColumns, EventFrame, read_events
@@ -23,6 +24,7 @@ from nsac.estimators.event_rows import (
     split_origins,
 )
 from nsac.estimators.event_scaling import SeriesEvents, SeriesScale
+from nsac.estimators.event_scores import scored_events
 from nsac.estimators.event_state import load_maker, maker_state
 from nsac.estimators.samples import joint_samples, normal_scores
 from nsac.estimators.steps import TimeAxis, count_steps, detect_cycles, parse_duration
@@ -33,7 +35,6 @@ from nsac.training.data import batches
 from nsac.uncertainty import Prediction, prediction_columns
 
 if TYPE_CHECKING:
-    from nsac.estimators.backtesting import ScoredForecasts
     from nsac.estimators.forecasting import AbstractForecaster
 
 MIN_LEVEL_SERIES = 8  # training series from which on a model sees where the offset of a series lies among them
@@ -144,9 +145,9 @@ class EventForecasts:
         total = torch.zeros(len(count), dtype=torch.float64).index_add(0, answers.row, answers.prediction.epistemic)
         return (total / count).sqrt().numpy()
 
-    def scored(self, past: pd.DataFrame, known: pd.DataFrame, first: Any) -> "ScoredForecasts":
+    def scored(self, past: pd.DataFrame, known: pd.DataFrame, first: Any) -> ScoredForecasts:
         """Forecasts for a backtest, see `scored_events`."""
-        raise NotImplementedError
+        return scored_events(self, past, known, first)
 
     def answers(self, rows: SeriesEvents, members: Sequence[AbstractMethod] | None = None) -> Answers:
         """Predictions of all queries of these rows, in double precision."""

@@ -2,9 +2,10 @@ r"""Offset and scale of every series and channel, from its own observations befo
 
 With n observations of mean m and variance v in the lookback, and $v_0$ the variance that is typical of series of that
 size, offset and scale are
-$$o = \frac{n m + k \mu}{n + k},\quad k = v_0 / b,\qquad s^2 = \frac{n v + n_0 v_0}{n + n_0},$$
-with $\mu$ the mean and $b$ the variance of the means of all series: a series that is new is taken for a typical one,
-and its own observations soon count for more. $\log v_0$ is linear in $\log |m|$, as large series often vary more.
+$$o = \frac{n m + k \mu}{n + k},\quad k = \min(v_0, v_1) / b,\qquad s^2 = \frac{n v + n_0 v_0}{n + n_0},$$
+with $\mu$ the mean and $b$ the variance of the means of all series, and $v_1$ the variance of a typical one: a series
+that is new is taken for a typical one, and its own observations soon count for more. $\log v_0$ is linear in
+$\log |m|$, as large series often vary more.
 """
 
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ class SeriesScale(NamedTuple):
     size: Tensor  # added to the size of a series, before its logarithm
     level: Tensor  # log standard deviation of a series of size 1
     slope: Tensor  # its change with the logarithm of the size
+    typical: Tensor  # standard deviation of a typical series
 
     @classmethod
     def fit(cls, values: np.ndarray, channel: np.ndarray, series: np.ndarray, channels: int) -> "SeriesScale":
@@ -46,7 +48,7 @@ class SeriesScale(NamedTuple):
     def offset_and_scale(self, count: Tensor, centre: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Offset and scale from the number, mean and variance of the observations of a series, all (B, channels)."""
         prior = self.typical_std(centre).square()
-        shrinkage = prior / self.between
+        shrinkage = torch.minimum(prior, self.typical.square()) / self.between
         offset = (count * centre + shrinkage * self.mean) / (count + shrinkage)
         square = (count * variance + PRIOR_COUNT * prior) / (count + PRIOR_COUNT)
         scale = square.clamp(min=MIN_RELATIVE_SCALE**2 * prior).sqrt()
@@ -57,7 +59,7 @@ class SeriesScale(NamedTuple):
 def _fit_channel(values: np.ndarray, series: np.ndarray) -> tuple[float, ...]:
     """The fields of a `SeriesScale`, of one channel."""
     if not len(values):
-        return 0.0, 1.0, 1.0, 1.0, 0.0, 0.0
+        return 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0
     names, codes = np.unique(series, return_inverse=True)
     count = np.bincount(codes)
     means = np.bincount(codes, weights=values) / count
@@ -71,18 +73,20 @@ def _fit_channel(values: np.ndarray, series: np.ndarray) -> tuple[float, ...]:
     x, y = np.log(np.abs(means[several]) + size), np.log(np.maximum(stds, floor))
     kept = stds > floor
     slope, level = 0.0, float(np.log(max(spread, floor)))
+    usual = float(np.exp(level))
     if kept.any():
         x, y, weight = x[kept], y[kept], np.sqrt(count[several][kept])
         centre = np.average(x, weights=weight), np.average(y, weights=weight)
         dx, dy = x - centre[0], y - centre[1]
-        residual_variance = max(float(np.mean(dy**2)) / 4, MIN_RESIDUAL)
+        steepest = (dx * dy).sum() / max((dx**2).sum(), 1e-12)
+        residual_variance = max(float(np.mean((dy - steepest * dx) ** 2)), MIN_RESIDUAL)
         slope = float((dx * dy).sum() / ((dx**2).sum() + residual_variance / SLOPE_STD**2))
         slope = float(np.clip(slope, -MAX_SLOPE, MAX_SLOPE))
-        level = float(centre[1] - slope * centre[0])
+        level, usual = float(centre[1] - slope * centre[0]), float(np.exp(centre[1]))
     typical = np.exp(level + slope * np.log(np.abs(means) + size))
     between = max(float(means.var()) - float(np.mean(typical**2 / count)), 1e-3 * float(np.mean(typical**2)))
     std = float(np.sqrt(between + np.mean(typical**2))) if len(names) > 1 else max(spread, float(typical.mean()))
-    return float(means.mean()), std, between, size, level, slope
+    return float(means.mean()), std, between, size, level, slope, usual
 
 
 class SeriesEvents(EventsData):

@@ -15,7 +15,7 @@ from nsac.estimators.steps import CYCLES, Calendar, TimeAxis
 from nsac.estimators.times import TimeReading
 from nsac.methods import EventsProblem
 
-POSITIVE = ("std", "between", "size")  # fields of a `SeriesScale` that are above 0
+POSITIVE = ("std", "between", "size", "typical")  # fields of a `SeriesScale` that are above 0
 
 
 def maker_state(maker: RowMaker) -> tuple[dict[str, Any], dict[str, Tensor]]:
