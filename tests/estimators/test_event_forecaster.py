@@ -223,7 +223,7 @@ def test_forecasts_of_a_backtest_are_of_later_times_only():
     first = frame["t"].quantile(0.6)
     fitted = model.fit(frame[frame["t"] < first])
     scored = fitted._forecasts.scored(frame[frame["t"] < first], frame, first.value)
-    assert scored.times.min() >= (first - frame["t"].min()).total_seconds()
+    assert scored.times.min() >= first.value
 
 
 def test_ten_series_are_calibrated_by_series():
@@ -257,9 +257,9 @@ def test_series_of_all_levels_are_forecast_at_their_own_scale():
     ).fit(frame[frame.groupby("id").cumcount() < 340])
     assert model.encoding_ == "events"
     scored = model._forecasts.scored(frame, frame, None)
-    late = frame.groupby("id").nth(340)["t"].to_numpy() - frame["t"].min()
+    late = frame.groupby("id").nth(340)["t"].to_numpy()
     for k in range(3):
         own = (scored.series == k) & (scored.times > late[k] + 12)
-        error = np.abs(scored.y - scored.prediction.mean).numpy()[own].mean()
+        error = (scored.y - scored.prediction.mean).abs().numpy()[own].mean()
         steps = frame.loc[frame["id"] == k, "y"].diff().abs().mean()
         assert error < steps

@@ -42,7 +42,7 @@ class ScoredForecasts(NamedTuple):
     series: np.ndarray  # (n,), names
     lead_time: np.ndarray  # (n,), in steps, rounded up
     target: np.ndarray  # (n,), names of the columns
-    times: np.ndarray  # (n,), of what is predicted: see `HistoricalForecasts`, or on the clock of events
+    times: np.ndarray  # (n,), of what is predicted, see `HistoricalForecasts`
 
 
 def backtest(

@@ -129,6 +129,11 @@ class EventFrame:
         since = times - self.row_times.min()
         return since / NANOSECONDS if times.dtype == np.int64 else since
 
+    def times(self, clock: np.ndarray) -> np.ndarray:
+        """Inverse of `clock`."""
+        first = self.row_times.min()
+        return first + np.rint(clock * NANOSECONDS).astype(np.int64) if first.dtype == np.int64 else first + clock
+
     def origins(self, channels: int | None) -> np.ndarray:
         """Time of the last row of each series, or of its last event in one of the first `channels`."""
         if channels is None:

@@ -63,7 +63,7 @@ def scored_events(
     lead = np.clip(np.ceil(answers.lead.numpy() / step - 1e-6), 1, model.horizon_).astype(np.int64)
     targets = np.array(model.targets_, dtype=object)[answers.target.numpy()]
     names = np.array(events.names, dtype=object)[series]
-    times = origins.times[answers.row.numpy()] + answers.lead.numpy()
+    times = events.times(origins.times[answers.row.numpy()] + answers.lead.numpy())
     return ScoredForecasts(answers.y, p, lower, upper, baselines, names, lead, targets, times)
 
 
