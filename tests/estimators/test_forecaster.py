@@ -327,7 +327,7 @@ def test_historical_forecasts_of_months_have_the_times_of_the_rows(monthly, mont
 def test_months_can_be_streamed_and_backtested(monthly):
     model = ridge().fit(monthly.head(120))
     assert model.update_report(monthly)["forecasts"].tolist() == [30] * 6
-    assert set(ridge().backtest(monthly, folds=1)["method"]) == {"ridge", "persistence", "seasonal"}
+    assert set(ridge().backtest(monthly, folds=1)["method"]) >= {"ridge", "persistence", "seasonal"}
 
 
 def test_predict_reads_dates_as_fit_did(monthly, tmp_path):

@@ -25,9 +25,8 @@ from nsac.cli.options import (
     TimeEncoding,
     TimeFormat,
     Verbose,
-    read_file,
 )
-from nsac.cli.reading import TableError
+from nsac.cli.reading import TableError, read_file
 from nsac.cli.tables import find_columns
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsac.cli.reading import TableError, is_number
+from nsac.cli.reading import TableError
 from nsac.cli.tables import find_columns
 
 if TYPE_CHECKING:
@@ -67,18 +67,6 @@ def _steps(option: str, text: str) -> int | str:
             f"`{option}` must be a number of steps above 0, or a duration such as 24h. Got {text} instead."
         )
     return steps
-
-
-def parse_levels(option: str, texts: Sequence[str] | None) -> list[float]:
-    """Levels from comma-separated lists, each strictly between 0 and 1."""
-    levels = []
-    for text in (each.strip() for given in texts or () for each in given.split(",")):
-        if not is_number(text) or not 0 < float(text) < 1:
-            raise TableError(
-                f"`{option}` must be strictly between 0 and 1, for instance 0.1,0.9. Got {text!r} instead."
-            )
-        levels.append(float(text))
-    return list(dict.fromkeys(levels))
 
 
 def text_columns(estimator: "NSACForecaster", time_format: str | None) -> list[str]:

@@ -22,9 +22,8 @@ from nsac.cli.options import (
     Targets,
     TimeFormat,
     Verbose,
-    read_file,
 )
-from nsac.cli.reading import TableError
+from nsac.cli.reading import TableError, is_number, read_file
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -53,7 +52,7 @@ def predict(
         for each in coverage:
             if not 0 < each < 1:
                 raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {each} instead.")
-        levels = forecasts.parse_levels("--quantiles", quantiles)
+        levels = _parse_levels(quantiles)
         check_out(out, data, model)
         check_out(plot, data, model, option="--plot")
         estimator, targets = _load(model)
@@ -169,6 +168,17 @@ def _load(folder: Path) -> tuple[Any, list[str]]:
     if type(estimator).__name__ == "NSACForecaster":
         return estimator, estimator.targets_
     return estimator, [str(name) for name in estimator.data_.get("targets", [])]
+
+
+def _parse_levels(texts: Sequence[str] | None) -> list[float]:
+    """Quantile levels from comma-separated lists, each strictly between 0 and 1."""
+    levels = []
+    for text in (each.strip() for given in texts or () for each in given.split(",")):
+        if not is_number(text) or not 0 < float(text) < 1:
+            rule = "`--quantiles` must be strictly between 0 and 1, for instance 0.1,0.9."
+            raise TableError(f"{rule} Got {text!r} instead.")
+        levels.append(float(text))
+    return list(dict.fromkeys(levels))
 
 
 def _write(table: "DataFrame", path: Path) -> None:

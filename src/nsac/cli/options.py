@@ -1,16 +1,9 @@
 """Options and arguments that the commands for files and models share."""
 
-from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-from nsac.cli.common import status
-from nsac.cli.reading import read_table
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 Data = Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file with a header.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="A folder that `nsac fit` wrote.", show_default=False)]
@@ -55,11 +48,3 @@ TimeEncoding = Annotated[
 Method = Annotated[str, typer.Option(help="Uncertainty method: nsac, de, gmle, mcd, ...")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed; equal seeds give equal models.")]
 Steps = Annotated[int | None, typer.Option(min=1, help="Training steps per member, for a quick test.")]
-
-
-def read_file(
-    path: Path, text: Sequence[str], encoding: str | None, needed: Collection[str] | None = None
-) -> "DataFrame":
-    """The table in a file, with a spinner; see `read_table`."""
-    with status(f"reading {path}"):
-        return read_table(path, text, encoding, needed)

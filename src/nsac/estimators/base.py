@@ -61,11 +61,9 @@ class AbstractEstimator(BaseEstimator, ABC):
         """Kind of the problem of this estimator."""
         return self.kinds[0]
 
-    def _read_calibration(self, tensors: dict[str, Tensor]) -> None:
-        """Set `calibration_` from what its `to_tensors` gave; `problem_` is set already."""
-        self.calibration_ = Calibration.from_tensors(tensors)
-        if self.problem_.output_dim != self.calibration_.scale.numel():
-            raise ValueError("`problem` does not fit the tensors.")
+    def _read_calibration(self, tensors: dict[str, Tensor]) -> Any:
+        """The calibration whose `to_tensors` gave these."""
+        return Calibration.from_tensors(tensors)
 
     @abstractmethod
     def _training(self, rows: int) -> dict[str, Any]:
@@ -92,13 +90,13 @@ class AbstractEstimator(BaseEstimator, ABC):
         Sets `problem_`, `members_`, `seeds_`, `calibration_` and `chosen_`, the selected one of `candidates`, which are
         ordered so that the score has one minimum, and compared on the validation rows of the first members.
         """
-        self._train_members(problem, rows, splits, seed, candidates)
+        self._fit_members(problem, rows, splits, seed, candidates)
         with single_threaded():
             prediction = self._draws(calibration)
             self.calibration_ = Calibration.fit(prediction, targets_of(calibration))
         return prediction
 
-    def _train_members(
+    def _fit_members(
         self, problem: AbstractProblem, rows: Data, splits: Splits, seed: int, candidates: Candidates
     ) -> None:
         """Fit one member per split; sets `problem_`, `members_`, `seeds_` and `chosen_`, see `_learn`."""

@@ -88,7 +88,7 @@ class EventForecasts:
             future_dim=maker.future_dim, time_scale=lookback,
         )  # fmt: skip
         training = rows.subset(torch.arange(len(rows)), max_queries=MAX_TRAINING_QUERIES, seed=seed)
-        model._train_members(problem, training, splits.members, seed, [{}])
+        model._fit_members(problem, training, splits.members, seed, [{}])
         self._keep(axis, maker)
         self._calibrate(
             rows.subset(torch.from_numpy(splits.calibration), dtype=torch.float64),

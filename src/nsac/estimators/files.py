@@ -160,10 +160,11 @@ def from_archive(
         raise ValueError(f"`config` must have the keys {sorted(_KEYS)}. Got {sorted(config)} instead.")
     parameters = {"members" if name == "folds" else name: value for name, value in config["parameters"].items()}
     estimator = cls(**parameters)
-    problem = problem_from_dict(config["problem"])
-    if problem.kind not in cls.kinds:
-        raise ValueError("`problem` does not fit the class.")
-    estimator.problem_ = problem
+    kind = config["problem"]["kind"]
+    if kind not in cls.kinds:
+        raise ValueError(f"`problem` must be one of {', '.join(cls.kinds)}. Got {kind!r} instead.")
+    if kind == "events":
+        estimator.encoding_ = "events"  # pyright: ignore[reportAttributeAccessIssue]
     estimator._check_method()
     groups: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
@@ -173,7 +174,10 @@ def from_archive(
             head = f"member.{number}"
         _check_finite(name, rest, tensor)
         groups.setdefault(head, {})[rest] = tensor
-    estimator._read_calibration(groups.pop("calibration"))
+    estimator.calibration_ = estimator._read_calibration(groups.pop("calibration"))
+    problem = estimator.problem_ = problem_from_dict(config["problem"])
+    if kind != "events" and problem.output_dim != estimator.calibration_.scale.numel():
+        raise ValueError("`problem` does not fit the tensors.")
     state = groups.pop("own", {})
     names, seeds = [f"member.{k}" for k in range(len(groups))], config["seeds"]
     if not names or set(groups) != set(names) or len(seeds) != len(names):

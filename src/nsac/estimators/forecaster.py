@@ -169,11 +169,10 @@ class NSACForecaster(AbstractForecaster):
         facts, tensors = self._forecasts.state()
         return facts | {"encoding_reason": self.encoding_reason_}, tensors
 
-    def _read_calibration(self, tensors: dict[str, Tensor]) -> None:
+    def _read_calibration(self, tensors: dict[str, Tensor]) -> Any:
         if self._kind == "events":
-            self.calibration_ = EventCalibration.from_tensors(tensors, len(self.targets_))
-        else:
-            super()._read_calibration(tensors)
+            return EventCalibration.from_tensors(tensors, len(self.targets_))
+        return super()._read_calibration(tensors)
 
     def _load_state(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self._forecasts.load_state(facts, tensors)

@@ -24,7 +24,6 @@ from nsac.estimators.preprocessing import SeriesPreprocessor
 from nsac.estimators.steps import TimeAxis
 from nsac.estimators.times import TimeReading, parse_times
 from nsac.estimators.window_forecasts import WindowForecasts
-from nsac.methods import EventsProblem
 from nsac.uncertainty import LeadTimeConformal, Prediction
 
 if TYPE_CHECKING:
@@ -214,8 +213,6 @@ class AbstractForecaster(AbstractEstimator):
 
     @property
     def _kind(self) -> str:
-        if isinstance(getattr(self, "problem_", None), EventsProblem) and not hasattr(self, "encoding_"):
-            return "events"  # while a folder is loaded
         return "events" if getattr(self, "encoding_", "grid") == "events" else "windows"
 
     @property
