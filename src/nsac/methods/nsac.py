@@ -23,7 +23,8 @@ Objective = Literal["novelty", "paper"]
 FLOAT_COLUMNS = ("x", "y", "calendar", "static", "future")
 """Columns of a batch that are converted to the precision of the weights; others keep theirs."""
 TRAINING_DRAWS = 5  # draws per row in training with heavy tails
-MAX_DESCRIBED = 8192  # queries of a batch whose descriptions are collected
+MAX_EVENT_ROWS, MAX_DESCRIBED = 2000, 8192
+"""Rows of events, each with many queries, that the novelty is fitted to, and queries of a batch that are described."""
 
 
 @method("nsac")
@@ -73,7 +74,8 @@ class NSACMethod(AbstractTrainable):
         self.novelty.log_amplitude.fill_(-math.inf)  # calibrated after training
         order = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))
         described = []
-        for rows in order[:MAX_TRAINING_INPUTS].sort().values.split(512):
+        limit = MAX_EVENT_ROWS if self.problem.kind == "events" else MAX_TRAINING_INPUTS
+        for rows in order[:limit].sort().values.split(512):
             batch = train.batch(rows)
             if not described:
                 self.network.encoder(batch)  # raises an error if the data does not match the problem

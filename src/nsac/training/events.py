@@ -90,6 +90,11 @@ class EventsData:
     def __len__(self) -> int:
         return len(self.origins)
 
+    @property
+    def sizes(self) -> Tensor:
+        """Observations of each row: rows of similar size need little padding."""
+        return self.stop - self.start
+
     def subset(self: E, rows: Tensor | np.ndarray | Sequence[int], **changes: object) -> E:
         """Some rows, and other values of the fields after `static`."""
         rows = torch.as_tensor(rows, dtype=torch.int64)
