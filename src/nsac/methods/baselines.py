@@ -1,5 +1,7 @@
 """Baselines: mean of the training targets, persistence, seasonal naive and zero, with their training errors."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,7 @@ from nsac.models.channels import RECENT_WIDTHS, ChannelStatistics, channel_stati
 from nsac.models.encoder import Batch
 from nsac.training import Data, batches
 
+EVENT_ROWS = 256  # rows of events in memory at once
 LEAD_BINS = 12  # bins of lead time, for events, each with its own error per channel
 MIN_LEAD_ERRORS = 20  # number of errors of a channel in a bin below which all its errors count
 BINS = 200  # bins of query time, for series, between the first and the last query time in training
@@ -23,11 +26,13 @@ class _AbstractBaseline(AbstractSolved):
 
     kinds = ("windows",)
     log_std: Tensor
+    leads: Tensor
 
     def __init__(self, problem: AbstractProblem, seed: int = 0):
         super().__init__(problem)
         self.register_buffer("log_std", torch.zeros(_groups(problem) * (LEAD_BINS if problem.kind == "events" else 1)))
-        self.register_buffer("leads", torch.tensor([0.0, 1.0]))
+        if problem.kind == "events":
+            self.register_buffer("leads", torch.tensor([0.0, 1.0]))  # smallest and largest lead time in training
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """A single draw: the method is deterministic."""
@@ -38,18 +43,18 @@ class _AbstractBaseline(AbstractSolved):
         """Root mean square error per output, or per channel and bin of lead time, over the observed targets."""
         if self.problem.kind == "events":
             self.leads = _range_of_leads(train).to(self.leads)
-        total, count = torch.zeros_like(self.log_std), torch.zeros_like(self.log_std)
-        for batch in batches(train):
+        total, count = torch.zeros(2, len(self.log_std), dtype=torch.float64)
+        for batch in _batches(train, self.problem):
             error = (self.target(batch) - self._value(batch)).square()
             group = self._group(batch).expand_as(error)
             known = ~error.isnan()
             total.index_add_(0, group[known], error[known].to(total))
-            count.index_add_(0, group[known], torch.ones_like(error[known], dtype=count.dtype))
+            count += torch.bincount(group[known], minlength=len(count))
         if self.problem.kind == "events":
             total, count = total.view(-1, LEAD_BINS), count.view(-1, LEAD_BINS)
             few, every = count < MIN_LEAD_ERRORS, (total.sum(1, keepdim=True), count.sum(1, keepdim=True))
             total, count = torch.where(few, every[0], total).flatten(), torch.where(few, every[1], count).flatten()
-        self.log_std = 0.5 * (total / count.clamp(min=1)).clamp(min=1e-12).log()
+        self.log_std = (0.5 * (total / count.clamp(min=1)).clamp(min=1e-12).log()).to(self.log_std)
 
     def _group(self, batch: Batch) -> Tensor:
         """Output, or channel and bin of lead time, of each target, broadcast against the targets."""
@@ -141,7 +146,7 @@ class TrainingMean(AbstractSolved):
             ranges = torch.stack([torch.stack(batch["query_times"].aminmax()) for batch in batches(train)])
             self.range = torch.stack([ranges[:, 0].min(), ranges[:, 1].max()]).to(self.range)
         moments = torch.zeros(3, *self.mean.shape).double()  # number, sum and sum of squares of the targets of a bin
-        for batch in batches(train):
+        for batch in _batches(train, self.problem):
             y, bins = self.target(batch).double().flatten(0, -2), self._bins(batch).flatten()
             moments.index_add_(1, bins, torch.stack([(~y.isnan()).to(y), y.nan_to_num(), y.nan_to_num().square()]))
         count, total, square = torch.where(moments[0] < 2, moments.sum(1, keepdim=True), moments)
@@ -174,10 +179,15 @@ def _groups(problem: AbstractProblem) -> int:
     return problem.channels if isinstance(problem, EventsProblem) else problem.output_dim
 
 
+def _batches(train: Data, problem: AbstractProblem) -> Iterator[Batch]:
+    """All rows; few at a time if each has many observations and queries."""
+    return batches(train, EVENT_ROWS) if problem.kind == "events" else batches(train)
+
+
 def _range_of_leads(train: Data) -> Tensor:
     """Smallest and largest query time among the observed targets."""
     ends = []
-    for batch in batches(train):
+    for batch in batches(train, EVENT_ROWS):
         known = batch["query_times"][~batch["y"][..., 0].isnan()]
         if len(known):
             ends += [known.min(), known.max()]
