@@ -64,7 +64,7 @@ def test_a_channel_that_was_not_observed_has_no_part_in_other_queries(generator)
     before = encoder(batch)
     with torch.no_grad():
         encoder.identity.weight[2] += 1
-        encoder.state[0].weight[:, -16:-4] += 1  # the statistics of the third channel; the statics follow
+        encoder.state[0].weight[:, -18:-4] += 1  # the statistics of the third channel; the attributes follow
     assert torch.equal(before.query, encoder(batch).query)
 
 

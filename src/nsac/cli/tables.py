@@ -200,7 +200,7 @@ def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets
             problem = f"{path} has no column {name!r}, the target of the model, so there is nothing to compare with."
             raise TableError(f"{problem} Add it, or name another with `--target`. {_list_columns(list(frame.columns))}")
     p: Any = estimator.predict_distribution(X)  # with a link, a TransformedPrediction, which has the same interface
-    lower, upper = estimator.conformal_interval(p, 0.9)
+    lower, upper = estimator.conformal_interval(p, 0.9, X)
     evaluations = []
     for i, name in enumerate(targets):
         decimal = find_decimal(frame[name])

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.methods.trees import NODE, evaluate_tree, evaluate_trees, store_trees
+from nsac.methods.trees import NODE, evaluate_tree, evaluate_trees, store_trees, tree_records
 
 MAX_ROUNDS = 300
 LARGE_ROWS = 5000  # training rows from which on trees are larger
@@ -64,10 +64,10 @@ class Trees:
     def predict(self, x: Tensor) -> Tensor:
         """Mean over the models, (n, outputs), by the compiled code of scikit-learn, which is faster than tensors."""
         models, outputs = self.start.shape
-        rows, nodes = x.contiguous().numpy(), {name: getattr(self, name).numpy() for name in NODE}
+        rows, trees = x.contiguous().numpy(), tree_records({name: getattr(self, name).numpy() for name in NODE})
         sums = np.zeros((models * outputs, len(rows)))
-        for tree, total in enumerate(np.repeat(np.arange(len(sums)), len(self.value) // len(sums))):
-            sums[total] += evaluate_tree(rows, {name: each[tree] for name, each in nodes.items()})
+        for tree, total in enumerate(np.repeat(np.arange(len(sums)), len(trees) // len(sums))):
+            sums[total] += evaluate_tree(rows, trees[tree])
         return torch.from_numpy(sums).unflatten(0, (models, outputs)).mean(0).T + self.start.mean(0)
 
     def mean(self, x: Tensor, depth: int) -> Tensor:

@@ -35,18 +35,20 @@ class Combination(nn.Module):
     """Draws of the members to calibrated outputs, in the unit of the target."""
 
     scale: Tensor
-    margin: Tensor
+    margin: Tensor  # (outputs,), or (classes + 1, outputs) if there are patterns of missing values
     outage_scale: Tensor  # of a forecaster
 
     def __init__(self, estimator: AbstractEstimator, margin: Tensor):
         super().__init__()
         self.register_buffer("scale", estimator.calibration_.scale.double())
         self.register_buffer("margin", margin)
-        self.link, self.others = Link("identity"), None
+        self.link, self.others, self.patterns = Link("identity"), None, None
         if isinstance(estimator, NSACForecaster):
             self.register_buffer("outage_scale", estimator.outage_scale_)
         if isinstance(estimator, NSACRegressor):
             self.link = estimator.link_
+            if estimator.patterns_ is not None:
+                self.patterns = _Tensors(estimator.patterns_)
             if estimator.components_ is not None:
                 self.others = ComponentsGraph(estimator, estimator.components_)
 
@@ -59,7 +61,8 @@ class Combination(nn.Module):
             draws = stretch(draws, self.outage_scale, read.age)
         scaled = VarianceScale(self.scale)(draws).affine(read.unit, read.centre)
         p = TransformedPrediction(scaled, self.link)
-        ends = [self.link.inverse(end) for end in interval_around(scaled, self.margin)]
+        margin = self.margin if self.patterns is None else self.margin[self.patterns.model().classify(read.batch)]
+        ends = [self.link.inverse(end) for end in interval_around(scaled, margin)]
         outputs = p.mean, p.aleatoric, p.epistemic, *ends
         return tuple(output.masked_fill(read.unknown, torch.nan) for output in outputs)
 

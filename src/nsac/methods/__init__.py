@@ -6,6 +6,7 @@ from nsac.methods.base import AbstractSolved as AbstractSolved
 from nsac.methods.base import AbstractTrainable as AbstractTrainable
 from nsac.methods.base import fit as fit
 from nsac.methods.base import method as method
+from nsac.methods.baselines import Extrapolation as Extrapolation
 from nsac.methods.baselines import HalfMean as HalfMean
 from nsac.methods.baselines import Persistence as Persistence
 from nsac.methods.baselines import Seasonal as Seasonal

@@ -25,6 +25,7 @@ class AbstractProblem(ABC):
 
     kind: ClassVar[Kind]
     has_query_axis: ClassVar[bool] = False  # whether a row has several queries, each with its own outputs
+    heavy_tails: ClassVar[bool] = False  # whether a likelihood has tails of learned weight, or is Gaussian
 
     input_dim: int  # numeric columns, features of an observation, variables of a window, or channels of a frame
     output_dim: int  # numbers to predict per row, or per query time
@@ -191,6 +192,7 @@ class EventsProblem(AbstractProblem):
     static_dim: int = 0  # attributes of a series
     future_dim: int = 0  # covariates known in advance at a query
     time_scale: float = 1.0  # characteristic time scale: about the length of an observed window
+    heavy_tails: bool = True  # whether a likelihood has tails of learned weight, or is Gaussian
 
     def _check(self) -> None:
         for name in ("input_dim", "output_dim"):

@@ -11,7 +11,7 @@ from nsac.models.encoder import Batch
 
 RECENT_WIDTHS = (0.02, 0.1, 0.5)
 """Widths, over `time_scale`, of the exponential weights of the recent means of a channel."""
-SLOPE_RIDGE = 0.02  # width in time, over `time_scale`, below which the slope between observations is noise
+SLOPE_RIDGE = 0.2  # distance in time, over the width, below which the slope between observations is noise
 SPREAD_FLOOR = 0.05  # added to the standard deviation of a channel before its logarithm, in standardised units
 AGE_RESOLUTION = 0.01  # age, over `time_scale`, up to which ages differ little
 
@@ -34,7 +34,7 @@ class ChannelStatistics(NamedTuple):
     mean: Tensor
     std: Tensor
     recent: Tensor  # (B, C, len(RECENT_WIDTHS)), means with exponential weights
-    slope: Tensor  # of a regression on time with the widest of these weights, per `time_scale`
+    slope: Tensor  # (B, C, len(RECENT_WIDTHS)), of regressions on time with these weights, per width
     low: Tensor
     high: Tensor
 
@@ -48,12 +48,12 @@ class ChannelStatistics(NamedTuple):
         seen = self.observed.to(self.last)
         spread = (self.std + SPREAD_FLOOR).log() - math.log(SPREAD_FLOOR)
         columns = [
-            seen, self.count.log1p(), self.last, log_age(self.age), self.mean, spread, self.slope, self.low, self.high
+            seen, self.count.log1p(), self.last, log_age(self.age), self.mean, spread, self.low, self.high
         ]  # fmt: skip
-        return torch.cat([torch.stack(columns, -1), self.recent - self.last.unsqueeze(-1)], -1)
+        return torch.cat([torch.stack(columns, -1), self.recent - self.last.unsqueeze(-1), self.slope], -1)
 
 
-FEATURES = 9 + len(RECENT_WIDTHS)  # numbers of `ChannelStatistics.features`
+FEATURES = 8 + 2 * len(RECENT_WIDTHS)  # numbers of `ChannelStatistics.features`
 
 
 def log_age(age: Tensor) -> Tensor:
@@ -122,15 +122,16 @@ def channel_statistics(events: Events, channels: int) -> ChannelStatistics:
     lag = tau - latest.gather(1, channel)  # at most 0
     is_last = (lag == 0) * known
     last = total(x * is_last) / total(is_last).clamp(min=1)
-    recent = []
+    recent, slope = [], []
     for width in RECENT_WIDTHS:
         weight = (lag / width).exp() * known
-        recent.append(total(weight * x) / total(weight).clamp(min=1e-12))
-    sum_weight = total(weight).clamp(min=1e-12)
-    centred = lag - (total(weight * lag) / sum_weight).gather(1, channel)
-    variance = total(weight * centred.square()) / sum_weight + SLOPE_RIDGE**2
-    slope = total(weight * centred * x) / sum_weight / variance
-    columns = [count, last, -latest, mean, std, torch.stack(recent, -1), slope, extreme(x, "amin"), extreme(x, "amax")]
+        sum_weight = total(weight).clamp(min=1e-12)  # at least 1, the weight of the latest value, if there is one
+        recent.append(total(weight * x) / sum_weight)
+        centred = (lag - (total(weight * lag) / sum_weight).gather(1, channel)) / width
+        variance = total(weight * centred.square()) / sum_weight + SLOPE_RIDGE**2
+        slope.append(total(weight * centred * x) / sum_weight / variance)
+    recent, slope = torch.stack(recent, -1), torch.stack(slope, -1)
+    columns = [count, last, -latest, mean, std, recent, slope, extreme(x, "amin"), extreme(x, "amax")]
     return ChannelStatistics(*[column[:, :-1] for column in columns])
 
 

@@ -66,8 +66,9 @@ E = TypeVar("E", bound="EventsData")
 class EventsData:
     """Forecast origins of series that are stored once; a row is an origin, its observations and its queries.
 
-    A batch holds what the description of an events problem lists. Values are standardised per channel, or, with `per_series`,
-    by offset and scale of the channel in the observations of this row, which are shrunk towards those of all series.
+    A batch holds what the description of an events problem lists. Values are standardised per channel, or, with
+    `per_series`, by offset and scale of the channel in the observations of this row, which are shrunk towards those of
+    all series.
     """
 
     values: Tensor  # (E,), observed values of all series, in their own unit
@@ -89,7 +90,12 @@ class EventsData:
     def __len__(self) -> int:
         return len(self.origins)
 
-    def subset(self: E, rows: Tensor | Sequence[int], **changes: object) -> E:
+    @property
+    def sizes(self) -> Tensor:
+        """Observations of each row: rows of similar size need little padding."""
+        return self.stop - self.start
+
+    def subset(self: E, rows: Tensor | np.ndarray | Sequence[int], **changes: object) -> E:
         """Some rows, and other values of the fields after `static`."""
         rows = torch.as_tensor(rows, dtype=torch.int64)
         other = copy.copy(self)
@@ -130,10 +136,14 @@ class EventsData:
 
     def offset_and_scale(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Offset and scale, (B, Q, 1) both, that take `y` of a batch back to the unit of `values`."""
-        asked, query_mask = self._asked(rows)
-        channel = _take(self.queries.channel, asked, 0).masked_fill(query_mask, 0)
+        channel = self.query_channels(rows)
         offset, scale = self._units(rows)
         return offset.gather(1, channel).unsqueeze(-1), scale.gather(1, channel).unsqueeze(-1)
+
+    def query_channels(self, rows: Tensor) -> Tensor:
+        """Channel of each query of a batch, (B, Q); 0 for padding."""
+        asked, query_mask = self._asked(rows)
+        return _take(self.queries.channel, asked, 0).masked_fill(query_mask, 0)
 
     def _asked(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers of the queries of these rows, (B, Q), and which of them are padding."""
