@@ -96,8 +96,8 @@ def describe(estimator: AbstractEstimator, coverage: float = 0.9, targets: list[
         dated = isinstance(axis.step, int) or axis.calendar is not None
         seconds = axis.mean_step / 1e9 if dated else axis.step
         facts["columns"] = [{"name": name, "input": "x", "place": i} for i, name in enumerate(inputs)]
-        facts |= {"targets": [estimator.columns_.target], "lookback": estimator.lookback, "horizon": estimator.horizon}
-        facts |= {"step": seconds, "cycles": list(estimator.cycles_)}
+        facts |= {"targets": [estimator.columns_.target], "step": seconds, "cycles": list(estimator.cycles_)}
+        facts |= {"lookback": estimator.lookback_, "horizon": estimator.horizon_}
     noise = prediction_noise(estimator)
     if noise is not None:
         content = noise.numpy().astype("<f4").tobytes()

@@ -83,7 +83,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         n_features_in_, feature_names_in_: columns of X; the latter only if X was a frame with names.
     """
 
-    kind: ClassVar[str] = "table"
+    kinds: ClassVar[tuple[str, ...]] = ("table",)
 
     def __init__(
         self,
