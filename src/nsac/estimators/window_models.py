@@ -25,7 +25,7 @@ from nsac.training import Subset, WindowData, batches
 from nsac.uncertainty import Prediction
 
 MAX_PAIRS = 40_000  # pairs of a window and a lead time that trees are grown on, at most
-MAX_LINEAR_WINDOWS = 5000  # windows of the linear regression, at most: windows that overlap hold little news
+MAX_LINEAR_WINDOWS = 5000  # windows of the linear regression, at most: windows that overlap hold much the same
 MAX_LEFT_OUT = 400  # left-out windows of a split that choose penalty, rounds and weights, at most
 PENALTIES = tuple(10.0**k for k in range(-3, 3))  # of the linear regression, per training window
 LEARNING_RATE, MAX_ROUNDS, LEAVES, L2, FEATURE_SHARE = 0.1, 120, 31, 1.0, 0.5  # of the trees
