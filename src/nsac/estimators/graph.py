@@ -38,6 +38,8 @@ def make_graph(estimator: AbstractEstimator, coverage: float) -> tuple["Graph", 
             inputs["c"] = torch.ones(TRACED_ROWS, len(estimator.columns_.categories), dtype=torch.int64)
     else:
         assert isinstance(estimator, NSACForecaster)
+        if estimator.encoding_ == "events":
+            raise ValueError("A model with encoding='events' cannot be exported. Fit one with encoding='grid'.")
         inputs["x"] = torch.zeros(TRACED_ROWS, estimator.lookback_, estimator.problem_.input_dim, dtype=torch.float64)
         if estimator.cycles_:
             inputs["time"] = torch.zeros(TRACED_ROWS, dtype=torch.float64)
