@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 
 import nsac
 from nsac import NSACForecaster
@@ -311,3 +312,11 @@ def test_scales_that_are_not_numbers_above_0_are_refused(fitted, tmp_path, name)
     write_model(tmp_path / "forged", config, tensors | {name: torch.full_like(tensors[name], torch.nan)})
     with pytest.raises(ModelError):
         nsac.load(tmp_path / "forged")
+
+
+def test_a_forecaster_whose_fit_failed_is_not_fitted(frame):
+    model = events()
+    with pytest.raises(ValueError, match="must vary"):
+        model.fit(frame.assign(HR=frame["HR"].where(frame["HR"].isna(), 1.0)))
+    with pytest.raises(NotFittedError):
+        model.predict(frame)
