@@ -6,11 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 
 import nsac
 from nsac import NSACForecaster
+from nsac.estimators import ModelError
 from nsac.estimators.event_frames import read_events
 from nsac.estimators.event_rows import Origins
+from nsac.estimators.files import read_model, write_model
+from nsac.estimators.graph import make_graph
 from support.events import events, instant, sines, stays
 
 HOUR = pd.Timedelta("1h")
@@ -263,3 +267,56 @@ def test_series_of_all_levels_are_forecast_at_their_own_scale():
         error = (scored.y - scored.prediction.mean).abs().numpy()[own].mean()
         steps = frame.loc[frame["id"] == k, "y"].diff().abs().mean()
         assert error < steps
+
+
+def test_an_export_is_refused(fitted):
+    with pytest.raises(ValueError, match="A model with encoding='events' cannot be exported"):
+        make_graph(fitted, 0.9)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"problem.channels": 100_000},
+        {"problem.channels": 2},
+        {"problem.static_dim": 3},
+        {"problem.future_dim": 0},
+        {"problem.kind": "windows"},
+        {"own.targets": ["HR"]},
+        {"own.covariates": ["a", "b"]},
+        {"own.horizon": 0},
+        {"own.horizon_length": -1.0},
+        {"own.cycles": ["century"]},
+        {"own.static": []},
+        {"parameters.target": "HR"},
+        {"parameters.method": "half-mean"},
+    ],
+    ids=str,
+)
+def test_a_folder_with_sizes_that_are_not_those_of_its_tensors_is_refused(fitted, tmp_path, changes):
+    fitted.save(tmp_path / "model")
+    config, tensors = read_model(tmp_path / "model")
+    for place, value in changes.items():
+        head, key = place.split(".")
+        assert key in config[head]
+        config[head][key] = value
+    write_model(tmp_path / "forged", config, tensors)
+    with pytest.raises(ModelError):
+        nsac.load(tmp_path / "forged")
+
+
+@pytest.mark.parametrize("name", ["own.scale.std", "own.known_std", "own.static_std", "own.scale.mean"])
+def test_scales_that_are_not_numbers_above_0_are_refused(fitted, tmp_path, name):
+    fitted.save(tmp_path / "model")
+    config, tensors = read_model(tmp_path / "model")
+    write_model(tmp_path / "forged", config, tensors | {name: torch.full_like(tensors[name], torch.nan)})
+    with pytest.raises(ModelError):
+        nsac.load(tmp_path / "forged")
+
+
+def test_a_forecaster_whose_fit_failed_is_not_fitted(frame):
+    model = events()
+    with pytest.raises(ValueError, match="must vary"):
+        model.fit(frame.assign(HR=frame["HR"].where(frame["HR"].isna(), 1.0)))
+    with pytest.raises(NotFittedError):
+        model.predict(frame)

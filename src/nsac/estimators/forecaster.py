@@ -160,7 +160,7 @@ class NSACForecaster(AbstractForecaster):
         if self._kind == "events":
             return {
                 "max_steps": int(min(300 + rows // 4, 1500)), "batch_size": int(min(64, rows)), "learning_rate": 2e-3,
-                "weight_decay": 0.1, "validate_every": 100,
+                "weight_decay": 0.1, "validate_every": 100, "validation_batch_size": 256,
             }  # fmt: skip
         return {
             "max_steps": int(min(300 + rows // 2, 500)), "batch_size": int(min(128, rows)), "learning_rate": 2e-3,

@@ -199,6 +199,9 @@ class AbstractForecaster(AbstractEstimator):
         """The same as `historical_forecasts`, with `most` instead of `max_origins`."""
         return self.historical_forecasts(frame, since, coverage, most)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "members_")  # the encoding is chosen earlier
+
     @property
     def targets_(self) -> list[str]:
         """Names of the columns to predict."""

@@ -38,6 +38,7 @@ def make_graph(estimator: AbstractEstimator, coverage: float) -> tuple["Graph", 
             inputs["c"] = torch.ones(TRACED_ROWS, len(estimator.columns_.categories), dtype=torch.int64)
     else:
         assert isinstance(estimator, NSACForecaster)
+        check_exportable(estimator)
         inputs["x"] = torch.zeros(TRACED_ROWS, estimator.lookback_, estimator.problem_.input_dim, dtype=torch.float64)
         if estimator.cycles_:
             inputs["time"] = torch.zeros(TRACED_ROWS, dtype=torch.float64)
@@ -45,6 +46,12 @@ def make_graph(estimator: AbstractEstimator, coverage: float) -> tuple["Graph", 
     if noise is not None:
         inputs["noise"] = noise
     return Graph(estimator, coverage).eval(), inputs
+
+
+def check_exportable(forecaster: NSACForecaster) -> None:
+    """Only windows have inputs of a fixed size."""
+    if forecaster.encoding_ == "events":
+        raise ValueError("A model with encoding='events' cannot be exported. Fit one with encoding='grid'.")
 
 
 def prediction_noise(estimator: AbstractEstimator) -> Tensor | None:
