@@ -7,7 +7,7 @@ from nsac import NSACForecaster
 from nsac.estimators import window_models
 from nsac.estimators.preprocessing import prepare
 from nsac.estimators.steps import calendar_features
-from nsac.estimators.window_models import LeadFeatures, WindowModels, design, lead_weights, solve_linear
+from nsac.estimators.window_models import LeadFeatures, WindowModels, design, model_weights, solve_linear
 from nsac.estimators.windows import WindowShape
 from nsac.methods import METHODS, fit
 from nsac.training import Subset, batches
@@ -88,13 +88,8 @@ def test_the_model_with_the_smallest_errors_has_the_largest_weight():
     random = torch.Generator().manual_seed(0)
     y = torch.randn(200, 2, generator=random, dtype=torch.float64)
     noise = torch.randn(3, 200, 2, generator=random, dtype=torch.float64)
-    weights = lead_weights(y + torch.tensor([2.0, 0.1, 1.0])[:, None, None] * noise, y)
-    assert (weights >= 0).all() and (weights.argmax(0) == 1).all()
-
-
-def test_models_that_agree_have_equal_weights():
-    y = torch.linspace(-1, 1, 50).double()[:, None]
-    torch.testing.assert_close(lead_weights(y.expand(3, 50, 1), y), torch.full((3, 1), 1 / 3).double())
+    weights = model_weights(y + torch.tensor([2.0, 0.1, 1.0])[:, None, None] * noise, y)
+    assert weights.shape == (3,) and (weights >= 0).all() and weights.argmax() == 1
 
 
 def test_targets_that_were_not_observed_do_not_count_for_the_weights():
@@ -103,7 +98,7 @@ def test_targets_that_were_not_observed_do_not_count_for_the_weights():
     means = y + torch.randn(3, 60, 1, generator=random, dtype=torch.float64)
     hidden = y.clone()
     hidden[40:] = torch.nan
-    torch.testing.assert_close(lead_weights(means, hidden), lead_weights(means[:, :40], y[:40]))
+    torch.testing.assert_close(model_weights(means, hidden), model_weights(means[:, :40], y[:40]))
 
 
 def test_a_correction_moves_the_mean_and_keeps_the_variances(data, fitted):

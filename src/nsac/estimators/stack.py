@@ -62,7 +62,7 @@ class Stack:
         columns = []
         for j in range(y.shape[1]):
             means, target = parts.means[:, :, j], y[:, j]
-            w = _robust_weights(means.numpy(), target.numpy(), row_weight.numpy())
+            w = robust_weights(means.numpy(), target.numpy(), row_weight.numpy())
             sources = _sources(means, parts.aleatoric[:, j], parts.epistemic[:, j], w)
             columns.append((w, *_fit_variance(sources, (target - w @ means).square(), row_weight)))
         w, factors, freedom = (torch.stack(list(column), -1) for column in zip(*columns, strict=True))
@@ -149,7 +149,7 @@ def _sources(means: Tensor, aleatoric: Tensor, epistemic: Tensor, w: Tensor) -> 
     return torch.cat([torch.ones_like(mean)[:, None], aleatoric[:, None], epistemic, disagreement[:, None]], 1)
 
 
-def _robust_weights(means: np.ndarray, y: np.ndarray, row_weight: np.ndarray) -> Tensor:
+def robust_weights(means: np.ndarray, y: np.ndarray, row_weight: np.ndarray) -> Tensor:
     """Non-negative least squares; rows with large errors count as if their error were smaller."""
     w = np.full(len(means), 1 / len(means))
     for _ in range(ROBUST_STEPS):

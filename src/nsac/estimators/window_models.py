@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
 from nsac.estimators.base import PREDICTION_BATCH, Splits, join, mixture
 from nsac.estimators.boosting import Trees
 from nsac.estimators.preprocessing import SeriesPreprocessor
+from nsac.estimators.stack import robust_weights
 from nsac.estimators.steps import CYCLES
 from nsac.estimators.windows import subsample
 from nsac.methods import AbstractMethod, WindowProblem
@@ -102,7 +102,7 @@ class WindowModels:
 
     linear: Tensor  # (features + 1, horizon)
     trees: Trees  # of pairs of a window and a lead time
-    weights: Tensor  # (NUM_MODELS, horizon)
+    weights: Tensor  # (NUM_MODELS,)
     features: LeadFeatures
     problem: WindowProblem
 
@@ -130,7 +130,7 @@ class WindowModels:
         others = [
             torch.cat([each[chosen] for each in means]) for means, chosen in ((linear, penalty), (staged, rounds))
         ]
-        weights = lead_weights(torch.stack([torch.cat(ensemble), *others]), torch.cat(y))
+        weights = model_weights(torch.stack([torch.cat(ensemble), *others]), torch.cat(y))
         trees = Trees.of(grown, len(splits), rounds + 1, 2 * LEAVES - 1)
         average = torch.stack([each[penalty] for each in solutions]).mean(0)
         return cls(average, trees, weights, features, problem), Recipe(PENALTIES[penalty], rounds + 1)
@@ -153,7 +153,7 @@ class WindowModels:
         pairs = self.features.pairs(batch)
         grown = trees(pairs.flatten(0, 1).double()).reshape(-1, self.features.horizon)
         means = torch.stack([p.mean, design(self.problem, batch) @ self.linear, grown])
-        return p.affine(torch.ones_like(p.mean[:1]), (self.weights[:, None] * means).sum(0) - p.mean)
+        return p.affine(torch.ones_like(p.mean[:1]), (self.weights[:, None, None] * means).sum(0) - p.mean)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """For a file."""
@@ -165,7 +165,7 @@ class WindowModels:
         """Inverse of `to_tensors`."""
         nodes = {name.removeprefix("trees."): tensor for name, tensor in tensors.items() if name.startswith("trees.")}
         linear, weights = tensors["linear"].double(), tensors["weights"].double()
-        shapes = [(replace(problem, missing=False).flat_dim + 1, features.horizon), (NUM_MODELS, features.horizon)]
+        shapes = [(replace(problem, missing=False).flat_dim + 1, features.horizon), (NUM_MODELS,)]
         found = [tuple(linear.shape), tuple(weights.shape)]
         if found != shapes or bool((weights < 0).any()):
             raise ValueError(f"`linear` and non-negative `weights` must have shapes {shapes}. Got {found} instead.")
@@ -215,20 +215,10 @@ def grow(features: LeadFeatures, windows: WindowData, rows: np.ndarray, rounds: 
     return model.fit(x[known], y[known])
 
 
-def lead_weights(means: Tensor, y: Tensor) -> Tensor:
-    """Weights, (models, horizon), of means of left-out windows, (models, windows, horizon).
-
-    Non-negative least squares for every lead time, with equal weights as the prior, which counts as much as the data.
-    """
-    columns = []
-    for lead in range(y.shape[1]):
-        known = ~y[:, lead].isnan()
-        strength = float(y[known, lead].norm())
-        equal = torch.full((NUM_MODELS,), strength / NUM_MODELS).double()
-        rows = torch.cat([means[:, known, lead].T, strength * torch.eye(NUM_MODELS).double()])
-        weights, _ = nnls(rows.numpy(), torch.cat([y[known, lead], equal]).numpy())
-        columns.append(torch.from_numpy(weights))
-    return torch.stack(columns, 1)
+def model_weights(means: Tensor, y: Tensor) -> Tensor:
+    """Non-negative weights, (models,), of means of left-out windows, (models, windows, horizon)."""
+    known = ~y.isnan()
+    return robust_weights(means[:, known].numpy(), y[known].numpy(), np.ones(int(known.sum())))
 
 
 def _staged(model: Any, pairs: Tensor) -> Tensor:
