@@ -15,6 +15,7 @@ from nsac.estimators.event_frames import EventColumns, find_event_columns
 from nsac.estimators.forecasting import AbstractForecaster
 from nsac.estimators.observations import SeriesColumns, find_columns
 from nsac.estimators.times import TimeReading
+from nsac.estimators.window_models import MAX_WINDOWS
 from nsac.methods import METHODS
 
 LOG = logging.getLogger("nsac")
@@ -65,7 +66,7 @@ class NSACForecaster(AbstractForecaster):
         horizon_, lookback_: both in steps.
         irregular_: grid: whether the time between an observation and its slot is an input.
         components_: grid: linear regression and trees beside the members, and the weights of all; None for methods
-            other than `"nsac"`, and in model folders of earlier versions.
+            other than `"nsac"`, for more than 10,000 windows, and in model folders of earlier versions.
         outage_scale_: grid: factors on the standard deviation after an outage, by the age of the last known value.
         correlation_: grid: of the errors at all lead times, for joint samples.
         preprocessor_, events_: turn frames into windows, or into events.
@@ -162,8 +163,9 @@ class NSACForecaster(AbstractForecaster):
                 "max_steps": int(min(300 + rows // 4, 1500)), "batch_size": int(min(64, rows)), "learning_rate": 2e-3,
                 "weight_decay": 0.1, "validate_every": 100, "validation_batch_size": 256,
             }  # fmt: skip
+        most = 500 if self.method == "nsac" and rows <= MAX_WINDOWS else 2000  # the other models need no more
         return {
-            "max_steps": int(min(300 + rows // 2, 500)), "batch_size": int(min(128, rows)), "learning_rate": 2e-3,
+            "max_steps": int(min(300 + rows // 2, most)), "batch_size": int(min(128, rows)), "learning_rate": 2e-3,
             "weight_decay": 0.5, "validate_every": 150,
         }  # fmt: skip
 
