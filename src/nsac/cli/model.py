@@ -145,8 +145,8 @@ def predict(
             if not 0 < each < 1:
                 raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {each} instead.")
         check_out(out, data, model)
-        estimator, targets = _load(model)
-        frame = _read_for(estimator, data, (), encoding, time_format, dayfirst)
+        estimator, targets = load_model(model)
+        frame = read_for(estimator, data, (), encoding, time_format, dayfirst)
         if type(estimator).__name__ == "NSACRegressor":
             table = tables.predict(estimator, frame, data, targets, coverage)
         else:
@@ -175,8 +175,8 @@ def evaluate(
         from nsac.estimators.page import SCORE_NAMES, page, summary
 
         check_out(out, data, model)
-        estimator, targets = _load(model)
-        frame = _read_for(estimator, data, target or targets, encoding, time_format, dayfirst)
+        estimator, targets = load_model(model)
+        frame = read_for(estimator, data, target or targets, encoding, time_format, dayfirst)
         with status("predicting"):
             if type(estimator).__name__ == "NSACRegressor":
                 evaluations = tables.evaluate(estimator, frame, data, target or targets)
@@ -215,7 +215,7 @@ def export(
 
         path = out or model.absolute().with_name(model.absolute().name + kinds[to])
         check_out(path, model)
-        estimator, targets = _load(model)
+        estimator, targets = load_model(model)
         with status("tracing; takes some seconds per ensemble member"):
             if to == "onnx":
                 export_onnx(estimator, path, coverage, targets)
@@ -229,7 +229,7 @@ def _read(path: Path, text: Sequence[str], encoding: str | None, needed: Collect
         return read_table(path, text, encoding, needed)
 
 
-def _read_for(
+def read_for(
     estimator: Any,
     path: Path,
     targets: Sequence[str],
@@ -250,7 +250,7 @@ def _read_for(
     return forecasts.with_times(estimator, frame, path, time_format, dayfirst)
 
 
-def _load(folder: Path) -> tuple[Any, list[str]]:
+def load_model(folder: Path) -> tuple[Any, list[str]]:
     """An estimator and the names of its targets; none if it was fitted on an array."""
     with status(f"loading {folder}"):
         from nsac.estimators import load

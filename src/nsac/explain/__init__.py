@@ -10,6 +10,9 @@ from nsac.explain.circuit import trace_layer as trace_layer
 from nsac.explain.circuit import trace_member as trace_member
 from nsac.explain.explanation import Explanation as Explanation
 from nsac.explain.explanation import explain as explain
+from nsac.explain.lesions import Neuron as Neuron
+from nsac.explain.lesions import lesions as lesions
+from nsac.explain.lesions import prune as prune
 
 
 class _Callable(ModuleType):

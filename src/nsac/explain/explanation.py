@@ -1,5 +1,6 @@
 """`nsac.explain`: the numbers behind the predictions of some rows."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -130,9 +131,9 @@ class Explanation:
         before = np.atleast_1d(p.mean[row][output]).mean()
         return picked | {"change": picked["mean"] - before, "width_ratio": widths / width}
 
-    def importances(self, num_repeats: int = 5, random_state: int = 0) -> pd.DataFrame:
-        """How much the predictions depend on each feature over all rows, see `nsac.explain.importance`."""
-        return importances(self.subject, num_repeats, np.random.default_rng(random_state))
+    def importances(self, num_repeats: int = 5, max_rows: int = 200, random_state: int = 0) -> pd.DataFrame:
+        """How much predictions depend on each feature over at most `max_rows` rows, see `nsac.explain.importance`."""
+        return importances(self.subject, num_repeats, max_rows, np.random.default_rng(random_state))
 
     def plot(self, row: int = 0) -> "Figure":
         """Attributions of one row to the mean and both variances, and its attention, as a matplotlib figure."""
@@ -140,6 +141,13 @@ class Explanation:
 
         (row,) = check_rows([row], len(self.rows))
         return draw(self, row)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write an interactive page, one HTML file that needs no other and no network."""
+        from nsac._io import write_atomic
+        from nsac.explain.page import page
+
+        write_atomic(path, page(self).encode())
 
 
 def explain(

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from nsac.estimators.windows import subsample
 from nsac.explain.circuit import ExplainError
 from nsac.explain.series import AbstractSeriesSubject
 from nsac.explain.subjects import AbstractSubject, TableSubject
@@ -13,7 +14,9 @@ MIN_ROWS = 3  # of which values can be shuffled
 AGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)  # last step of each age group of a channel, counted back from the origin
 
 
-def importances(subject: AbstractSubject, num_repeats: int, generator: np.random.Generator) -> pd.DataFrame:
+def importances(
+    subject: AbstractSubject, num_repeats: int, max_rows: int, generator: np.random.Generator
+) -> pd.DataFrame:
     """Mean squared change of the mean if a feature is shuffled among the rows, over the variance of the mean.
 
     It is 0 if predictions do not depend on the feature, and 2 if they depend on nothing else. No target is needed, so
@@ -28,14 +31,15 @@ def importances(subject: AbstractSubject, num_repeats: int, generator: np.random
     if n < MIN_ROWS:
         raise ExplainError(f"`rows` must be at least {MIN_ROWS} to shuffle their values. Got {n} instead.")
     lines, blocks = _blocks(subject)
+    chosen = torch.from_numpy(subsample(np.arange(n), max_rows))
+    inputs, n = {name: each[chosen] for name, each in subject.inputs.items()}, len(chosen)
     orders = [_derangement(n, generator) for _ in range(num_repeats)]
-    whole = subject.predict(subject.inputs).mean
-    parts = subject.model_means(subject.inputs)
+    whole, parts = subject.predict(inputs).mean, subject.model_means(inputs)
     table = []
     for line, block in zip(lines, blocks, strict=True):
         shuffled = {
             name: torch.cat([torch.where(block[name], each[order], each) for order in orders])
-            for name, each in subject.inputs.items()
+            for name, each in inputs.items()
         }
         change = _relative_change(subject.predict(shuffled).mean, whole, num_repeats)
         found = subject.model_means(shuffled)

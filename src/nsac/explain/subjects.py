@@ -99,9 +99,9 @@ class TableSubject(AbstractSubject):
         checked = check_table(model, frame, reset=False)
         self.inputs = model.columns_.tensors(checked)
         self.features = list(model.columns_.names)
-        self.raw = [[_plain(value) for value in row] for row in np.asarray(checked, dtype=object)]
+        self.table = checked
         index = getattr(frame, "index", None)
-        self.labels = [str(label) for label in (range(len(self.raw)) if index is None else index)]
+        self.labels = [str(label) for label in (range(len(checked)) if index is None else index)]
         self.outputs = model.data_.get("targets") or ["y"]
         if len(self.outputs) != model.problem_.output_dim:
             self.outputs = [f"y{i}" for i in range(model.problem_.output_dim)]
@@ -203,14 +203,3 @@ def check_rows(rows: Sequence[int] | None, available: int) -> list[int]:
 
 def _missing(column: Tensor) -> Tensor:
     return torch.isnan(column) if column.is_floating_point() else column == 0
-
-
-def _plain(value: Any) -> Any:
-    """A cell as JSON can hold it: a finite number, text, or None if it is missing."""
-    if value is None or (isinstance(value, float) and not np.isfinite(value)):
-        return None
-    if isinstance(value, (bool, np.bool_)):
-        return str(value)
-    if isinstance(value, (int, float, np.integer, np.floating)):
-        return float(value) if np.isfinite(value) else None
-    return None if str(value) in ("NaT", "<NA>", "nan") else str(value)
