@@ -161,7 +161,7 @@ def nsac(x: Frame, y: Array, seed: int) -> Predict:
 
     def predict(rows: Frame) -> Outcome:
         p = regressor.predict_distribution(rows)
-        return from_prediction(p, *regressor.conformal_interval(p, COVERAGE))
+        return from_prediction(p, *regressor.conformal_interval(p, COVERAGE, rows))
 
     return predict
 

@@ -34,7 +34,7 @@ def run(data: str, split: int, **arguments: Any) -> dict[str, Any]:
     regressor = NSACRegressor(random_state=split, **arguments).fit(table.x[train], table.y[train])
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     p = regressor.predict_distribution(x)
-    lower, upper = regressor.conformal_interval(p, 0.9)
+    lower, upper = regressor.conformal_interval(p, 0.9, x)
     return {
         "data": data,
         "split": split,

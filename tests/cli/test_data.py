@@ -19,7 +19,7 @@ def description(data):
 
 def test_every_data_set_has_a_licence_and_a_citation():
     listed = json.loads(call("data", "list", "--json").stdout)
-    assert len(listed) == 19 and all(source["licence"] and source["citation"] for source in listed)
+    assert len(listed) == 22 and all(source["licence"] and source["citation"] for source in listed)
 
 
 def test_the_list_is_printed():

@@ -1,4 +1,5 @@
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from nsac.cli import forecasts
 from nsac.cli.main import app
 from nsac.cli.tables import TableError
 from support.cli import call
+from support.events import stays
 from support.series import daily_cycle, ridge
 
 FILE = Path("series.csv")
@@ -29,11 +31,6 @@ def test_a_forecaster_is_fitted_to_all_rows():
     settings = {"time": "t", "horizon": 6, "lookback": 12, "method": "ridge"}
     model, rows = forecasts.fit(daily_cycle(), ["y"], settings)
     assert rows == 260 and model.target == "y"
-
-
-def test_a_forecast_has_one_target():
-    with pytest.raises(TableError, match="A forecast has one target. Got y, a."):
-        forecasts.fit(daily_cycle(), ["y", "a"], {})
 
 
 def test_the_coverage_names_the_interval(fitted):
@@ -181,3 +178,105 @@ def test_options_on_times_are_for_forecasters(tmp_path):
     daily_cycle(100).drop(columns="t").to_csv(tmp_path / "s.csv", index=False)
     options = ("--target", "y", "--out", tmp_path / "m", "--time-format", "%Y")
     assert "`--time-format` is for forecasters" in call("fit", tmp_path / "s.csv", *options, code=2).stderr
+
+
+def test_quantiles_and_ood_scores_are_columns(tmp_path):
+    path = write(tmp_path / "s.csv", DAYS, "%Y-%m-%d")
+    call("fit", path, *FIT, "--out", tmp_path / "m", "--method", "gmle", "--steps", 2)
+    options = ("--quantiles", "0.1,0.5", "--quantiles", 0.9, "--ood-score")
+    table = pd.read_csv(io.StringIO(call("predict", tmp_path / "m", path, *options).stdout))
+    assert list(table)[-4:] == ["quantile_10", "quantile_50", "quantile_90", "ood_score"]
+    assert table["ood_score"].nunique() == 1 and (table["ood_score"] > 0).all()
+
+
+@pytest.mark.parametrize("levels", ["1", "0.1;0.9", "", "nan"])
+def test_a_level_that_is_no_probability_is_refused(fitted, tmp_path, levels):
+    fitted.save(tmp_path / "m")
+    daily_cycle().to_csv(tmp_path / "s.csv", index=False)
+    shown = call("predict", tmp_path / "m", tmp_path / "s.csv", "--quantiles", levels, code=2).stderr
+    assert "`--quantiles` must be strictly between 0 and 1" in shown
+
+
+def test_a_picture_is_written(fitted, tmp_path):
+    fitted.save(tmp_path / "m")
+    daily_cycle().to_csv(tmp_path / "s.csv", index=False)
+    call("predict", tmp_path / "m", tmp_path / "s.csv", "--plot", tmp_path / "f.png")
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+    shown = call("predict", tmp_path / "m", tmp_path / "s.csv", "--plot", tmp_path / "f.txt", code=2).stderr
+    assert "`--plot` must be a .png, .pdf or .svg file" in shown
+
+
+def test_horizon_and_lookback_may_be_durations(tmp_path):
+    path = write(tmp_path / "s.csv", DAYS, "%Y-%m-%d")
+    call("fit", path, *FIT, "--horizon", "3D", "--lookback", "10D", "--out", tmp_path / "m")
+    assert len(call("predict", tmp_path / "m", path).stdout.splitlines()) == 4
+    assert "above 0" in call("fit", path, *FIT, "--horizon", 0, "--out", tmp_path / "m", code=2).stderr
+
+
+def test_the_encoding_is_a_note(tmp_path):
+    path = write(tmp_path / "s.csv", DAYS, "%Y-%m-%d")
+    assert "Note: Encoding 'grid' was chosen" in call("fit", path, *FIT, "--out", tmp_path / "m").stderr
+
+
+@pytest.fixture(scope="module")
+def irregular(tmp_path_factory):
+    """A file of irregular series, and a model of it."""
+    folder = tmp_path_factory.mktemp("irregular")
+    stays(3, 100).to_csv(folder / "s.csv", index=False)
+    call("fit", folder / "s.csv", *EVENTS, "--out", folder / "m")
+    return folder
+
+
+EVENTS = (
+    "--target",
+    "HR",
+    "--target",
+    "MAP",
+    "--time",
+    "t",
+    "--series",
+    "stay",
+    "--horizon",
+    "6h",
+    "--lookback",
+    "24h",
+)
+EVENTS += ("--static", "age", "--known-future", "dose", "--method", "half-mean")
+
+
+def test_several_targets_of_irregular_series_are_forecast(irregular):
+    table = pd.read_csv(io.StringIO(call("predict", irregular / "m", irregular / "s.csv").stdout))
+    assert list(table)[:4] == ["t", "stay", "target", "mean"] and set(table["target"]) == {"HR", "MAP"}
+
+
+def test_forecasts_of_irregular_series_are_evaluated(irregular):
+    shown = call("evaluate", irregular / "m", irregular / "s.csv", "--out", irregular / "page.html").stdout
+    assert "HR" in shown and "the last value" in shown and (irregular / "page.html").stat().st_size > 1000
+
+
+def test_a_backtest_prints_scores_beside_baselines(irregular, tmp_path):
+    options = (*EVENTS, "--folds", 1, "--by", "series", "--out", tmp_path / "scores.csv")
+    shown = call("backtest", irregular / "s.csv", *options).stdout
+    assert "persistence" in shown and "coverage_90" in shown
+    assert set(pd.read_csv(tmp_path / "scores.csv")["stay"]) == {"s0", "s1", "s2"}
+
+
+def test_a_backtest_may_be_json(tmp_path):
+    path = write(tmp_path / "s.csv", DAYS, "%Y-%m-%d")
+    options = ("--target", "y", "--time", "t", "--horizon", 6, "--lookback", 12, "--method", "ridge", "--folds", 1)
+    rows = json.loads(call("backtest", path, *options, "--by", "lead-time", "--json").stdout)
+    assert [row["lead_time"] for row in rows if row["method"] == "ridge"] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--time", "t", "--horizon", 2), "needs `--target`"),
+        (("--target", "y", "--time", "t", "--horizon", 2, "--by", "hour"), "`--by` must be series or lead-time"),
+        (("--target", "y", "--time", "t", "--horizon", 2, "--time-encoding", "x"), "must be auto, events or grid"),
+        (("--target", "z", "--time", "t", "--horizon", 2), "no column 'z'"),
+    ],
+)
+def test_what_cannot_be_backtested_is_one_line(tmp_path, options, message):
+    path = write(tmp_path / "s.csv", DAYS, "%Y-%m-%d")
+    assert message in call("backtest", path, *options, code=2).stderr

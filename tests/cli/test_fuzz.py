@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nsac.cli.main import app
-from nsac.estimators import regressor
+from nsac.estimators.stacked import MEMBERS
 from support.messy_tables import messy_table
 
 FILES, CHUNK = 300, 30
@@ -39,7 +39,7 @@ def finite(scores: dict) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, FILES, CHUNK))
 def test_messy_files_are_used_or_refused(first, tmp_path, monkeypatch):
-    monkeypatch.setattr(regressor, "default_members", lambda rows: 1)
+    monkeypatch.setitem(MEMBERS, "default", 2)
     fitted = 0
     for seed in range(first, first + CHUNK):
         table, model = messy_table(seed), tmp_path / f"m{seed}"

@@ -156,6 +156,24 @@ def test_a_model_of_groups_predicts_and_evaluates_files_with_and_without_them(gr
     assert "Groups in training: machine" in (tmp_path / "page.html").read_text()
 
 
+def test_rows_that_look_grouped_are_noted_if_no_group_is_named(tmp_path):
+    frame = table(60).drop(columns=["id", "z"]).assign(machine=np.repeat([*"dbac"], 15))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    fit = ("fit", tmp_path / "t.csv", "--target", "y", "--effort", "fast", *QUICK)
+    assert "Rows look grouped: column 'machine'" in done(*fit, "--out", tmp_path / "m").stderr
+    assert "look grouped" not in done(*fit, "--group", "machine", "--out", tmp_path / "g").stderr
+
+
+@pytest.mark.slow  # processes that import torch
+def test_members_trained_at_the_same_time_are_the_same(tmp_path):
+    table(60).drop(columns=["id", "z"]).to_csv(tmp_path / "t.csv", index=False)
+    for jobs in (1, 2):
+        fit = ("fit", tmp_path / "t.csv", "--target", "y", "--effort", "fast", *QUICK, "--n-jobs", jobs)
+        done(*fit, "--out", tmp_path / f"{jobs}")
+        done("predict", tmp_path / f"{jobs}", tmp_path / "t.csv", "--out", tmp_path / f"{jobs}.csv")
+    assert (tmp_path / "1.csv").read_bytes() == (tmp_path / "2.csv").read_bytes()
+
+
 def test_a_row_without_a_group_is_refused_by_its_number_in_the_file(tmp_path):
     frame = table(30).drop(columns=["id", "z"]).assign(machine=[*"abcde"] * 6)
     frame.loc[3, "y"] = np.nan
@@ -449,7 +467,7 @@ COMMANDS = {
 def test_an_output_that_cannot_be_written_is_one_line_before_any_work(folder, tmp_path, monkeypatch, command):
     """Any work would call one of the functions that are replaced here, and fail with another message."""
     monkeypatch.chdir(folder)
-    for name in ("nsac.cli.model.read_table", "nsac.estimators.load", "nsac.training.loop._launch"):
+    for name in ("nsac.cli.reading.read_table", "nsac.estimators.load", "nsac.training.loop._launch"):
         monkeypatch.setattr(name, None)
     (tmp_path / "file").write_text("")
     place = tmp_path / "file" / "out.md"
@@ -518,7 +536,6 @@ def test_a_forecast_from_a_file(tmp_path):
     page = tmp_path / "r.html"
     shown = done("evaluate", tmp_path / "m", tmp_path / "s.csv", "--out", page)
     assert "the last value" in " ".join(shown.output.split()) and page.read_text().count("<img ") == 4
-    assert "one target" in refused("fit", tmp_path / "s.csv", *options[:-4], "--target", "a", "--out", tmp_path / "n")
     assert "no column 'OT'" in refused("predict", tmp_path / "m", _without(tmp_path, frame, "OT"))
 
 

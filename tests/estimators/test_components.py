@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from nsac.estimators.boosting import Trees
 from nsac.estimators.components import Components, LeftOutModels, Moments, design_groups, flatten, join_parts
 from nsac.estimators.stack import Stack
 from nsac.estimators.stacked import make_splits
@@ -97,3 +100,15 @@ def test_rows_beyond_the_training_range_have_more_epistemic_variance(fitted):
         far = {"x": torch.full((1, 2), size), "c": columns["c"][:1]}
         variances.append(components.predict(PROBLEM, far, ensemble(1), 9, None).epistemic.item())
     assert variances[1] > variances[0] > 1
+
+
+def test_trees_without_weight_are_not_evaluated(fitted, monkeypatch):
+    splits, models = fitted
+    columns, y = rows()
+    left_out = torch.from_numpy(splits[0][1])
+    stack = Stack.fit(models.parts(ensemble(len(left_out)), left_out), y[left_out])
+    components = models.stacked(replace(stack, weights=torch.tensor([[0.5], [0.5], [0.0]])))
+    expected = components.predict(PROBLEM, columns, ensemble(60), 9, None)
+    monkeypatch.setattr(Trees, "predict", None)
+    without = components.predict(PROBLEM, columns, ensemble(60), 9, None)
+    assert torch.equal(without.mean_draws, expected.mean_draws)

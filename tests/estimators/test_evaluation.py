@@ -6,7 +6,7 @@ import torch
 
 from nsac import Prediction
 from nsac.estimators.evaluation import SCORES, evaluate_rows
-from support.series import daily_cycle, forecaster, ridge
+from support.series import daily_cycle, ridge
 
 
 def evaluation(y):
@@ -91,33 +91,3 @@ def test_origins_can_be_subsampled(fitted):
 def test_a_frame_without_a_known_target_is_refused(fitted):
     with pytest.raises(ValueError, match="`frame` must hold a row with a known 'y' in the 12 steps up to it"):
         fitted.historical_forecasts(daily_cycle().assign(y=np.nan))
-
-
-@pytest.fixture(scope="module")
-def table():
-    return ridge().backtest(daily_cycle(400), folds=2)
-
-
-def test_a_backtest_has_a_row_per_fold_and_method(table):
-    assert table["method"].tolist() == ["ridge", "persistence", "seasonal"] * 2
-    assert table["fold"].tolist() == [1] * 3 + [2] * 3
-
-
-def test_all_scores_are_finite(table):
-    assert np.isfinite(table[["mse", "mae", "crps", "nll", "coverage_90", "width_90"]]).all(axis=None)
-
-
-def test_ridge_is_better_than_persistence(table):
-    scores = table[table["fold"] == 2].set_index("method")
-    assert scores.loc["ridge", "mse"] < scores.loc["persistence", "mse"]
-
-
-def test_a_backtest_does_not_fit_the_forecaster_itself():
-    model = ridge()
-    model.backtest(daily_cycle(200), folds=1)
-    assert not hasattr(model, "members_")
-
-
-def test_a_baseline_is_scored_beside_itself():
-    table = forecaster(method="persistence", members=1).backtest(daily_cycle(300), folds=1)
-    assert table["method"].tolist() == ["persistence", "persistence", "seasonal"]

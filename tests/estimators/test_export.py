@@ -12,6 +12,7 @@ import torch
 
 from nsac.estimators import NSACForecaster, NSACRegressor
 from nsac.estimators.export import ExportError, export_onnx, export_program, program_bytes
+from nsac.estimators.graph import MemberGraph, make_graph
 from nsac.estimators.stack import Stack
 from nsac.uncertainty import Link
 
@@ -82,7 +83,7 @@ def test_onnx_runtime_predicts_as_the_estimator_for_any_number_of_rows(exported)
 
 
 def test_the_noise_is_an_input_of_any_number_of_draws(exported):
-    _, path, facts = exported
+    estimator, path, facts = exported
     module = factory()
     model, rows = module.Model(path), rows_of(table(seed=1)[0])
     assert "noise" in [i.name for i in model.session.get_inputs()]
@@ -93,8 +94,24 @@ def test_the_noise_is_an_input_of_any_number_of_draws(exported):
     np.testing.assert_allclose(flat.mean(0), 0, atol=1e-6)
     first, other = model.predict(rows), model.predict(rows, noise)
     assert np.abs(first["mean"] - other["mean"]).max() > 0
-    # set by how new a row is, and by how far the models disagree, which follows their means
-    np.testing.assert_allclose(other["epistemic"], first["epistemic"], rtol=0.1)
+    # The variance of the mean holds factor * D, the disagreement D of the models. A shift of the ensemble, whose share
+    # is s, changes D by at most 2 sqrt(s D) shift + s shift^2; all else is the same for any draws.
+    stack, unit = estimator.components_.stack, estimator.scale_ * estimator.calibration_.scale.numpy()
+    share, factor = (stack.weights[0] / stack.weights.sum(0)).numpy(), stack.epistemic[-1].numpy()
+    shift = np.abs(other["mean"] - first["mean"]) / estimator.scale_ / stack.weights[0].numpy()
+    before, after = first["epistemic"] / unit**2, other["epistemic"] / unit**2
+    bound = 2 * np.sqrt(factor * share * before) * shift + factor * share * shift**2
+    assert (np.abs(after - before) <= bound + 1e-4 * before).all()
+
+
+def test_the_epistemic_variance_of_a_member_is_the_same_for_any_draws(exported):
+    estimator, _, _ = exported
+    graph, inputs = make_graph(estimator, 0.9)
+    member, X = MemberGraph(graph), table(seed=1)[0]
+    given = {"x": torch.tensor(X[["a", "b"]].to_numpy()), "c": estimator.columns_.tensors(X)["c"]}
+    noise = torch.from_numpy(factory().matched_normal(64, inputs["noise"].shape[1:])).float()
+    first, other = (member(**given, noise=each)[0].double().var(1, correction=0) for each in (inputs["noise"], noise))
+    torch.testing.assert_close(other, first, rtol=1e-4, atol=0)
 
 
 def test_a_value_missing_where_none_was_gives_nan_and_an_unknown_code_counts_as_missing(exported):

@@ -182,7 +182,7 @@ def test_every_series_has_an_ood_score(three_series):
 
 
 def test_the_ood_score_is_the_epistemic_standard_deviation_of_the_standardised_forecast(fitted, frame):
-    _, windows, p = fitted._predict_latest(frame)
+    _, windows, p = fitted._forecasts.latest(frame)
     assert len(windows) == 1
     np.testing.assert_allclose(fitted.ood_score(frame), p.epistemic.mean(1).sqrt())
 
@@ -327,7 +327,7 @@ def test_historical_forecasts_of_months_have_the_times_of_the_rows(monthly, mont
 def test_months_can_be_streamed_and_backtested(monthly):
     model = ridge().fit(monthly.head(120))
     assert model.update_report(monthly)["forecasts"].tolist() == [30] * 6
-    assert set(ridge().backtest(monthly, folds=1)["method"]) == {"ridge", "persistence", "seasonal"}
+    assert set(ridge().backtest(monthly, folds=1)["method"]) >= {"ridge", "persistence", "seasonal"}
 
 
 def test_predict_reads_dates_as_fit_did(monthly, tmp_path):
@@ -385,3 +385,44 @@ def test_a_target_of_an_extreme_unit_is_refused(frame, factor):
 def test_a_target_of_a_large_or_small_unit_is_forecast(frame, factor):
     frame = frame.assign(y=frame["y"] * factor)
     assert (ridge().fit(frame).predict(frame)["mean"] / factor).between(5, 15).all()
+
+
+def test_horizon_and_lookback_may_be_durations(frame):
+    model = ridge(horizon="6h", lookback="0.5 days").fit(frame)
+    assert (model.horizon_, model.lookback_) == (6, 12)
+    pd.testing.assert_frame_equal(model.predict(frame), ridge().fit(frame).predict(frame), check_exact=True)
+
+
+def test_a_duration_between_steps_is_rounded_up(frame):
+    assert ridge(horizon="330min").fit(frame).horizon_ == 6
+
+
+def test_a_duration_of_times_that_are_numbers_is_a_number_as_text(frame):
+    frame["t"] = np.arange(len(frame)) / 4
+    assert ridge(horizon="1.5").fit(frame).horizon_ == 6
+
+
+def test_a_model_with_durations_can_be_loaded(frame, tmp_path):
+    model = ridge(horizon="6h", lookback="12h").fit(frame)
+    model.save(tmp_path / "model")
+    loaded = nsac.load(tmp_path / "model")
+    assert loaded.horizon == "6h"
+    pd.testing.assert_frame_equal(loaded.predict(frame), model.predict(frame), check_exact=True)
+
+
+@pytest.mark.parametrize("horizon", ["soon", "-1h", "", "nan"])
+def test_a_text_that_is_no_duration_is_refused(frame, horizon):
+    with pytest.raises(ValueError, match="`horizon` must be a number of steps, or a duration such as '24h'"):
+        ridge(horizon=horizon).fit(frame)
+
+
+def test_the_table_may_have_quantiles(fitted, frame):
+    table = fitted.predict(frame, quantiles=[0.1, 0.5])
+    np.testing.assert_allclose(table["quantile_10"], fitted.predict_quantiles(frame, 0.1)[0, 0])
+    assert (table["quantile_10"] < table["quantile_50"]).all()
+
+
+def test_quantiles_are_interpolated_between_steps(fitted, frame):
+    last, steps = frame["t"].iloc[-1], fitted.predict(frame, quantiles=[0.3])["quantile_30"]
+    value = fitted.predict(frame, at=last + 2.5 * STEP, quantiles=[0.3])["quantile_30"].iloc[0]
+    np.testing.assert_allclose(value, steps[1:3].mean())

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from nsac.estimators.grouping import group_codes, row_weights, warn_if_grouped
+from nsac.estimators.grouping import counted_rows, group_codes, row_weights, warn_if_grouped
 
 GROUPS, SIZE = 12, 20
 
@@ -57,10 +57,28 @@ def test_shuffled_rows_have_no_sign_of_groups(seed):
     assert silent(*grouped(np.random.default_rng(seed).permutation(GROUPS * SIZE)))
 
 
-def test_whole_numbers_can_name_groups():
-    frame = pd.DataFrame({"patient": np.repeat([7, 3, 9, 1], 10)})
+@pytest.mark.parametrize("patients", [[7, 3, 9, 1], [7.0, 3.0, 9.0, 1.0]])
+def test_whole_numbers_can_name_groups(patients):
+    frame = pd.DataFrame({"patient": np.repeat(patients, 10)})
     with pytest.warns(UserWarning, match="'patient'"):
         warn_if_grouped(frame, unrelated(40))
+
+
+@pytest.mark.parametrize("dtype", [float, object, "Int64", "string"])
+def test_missing_cells_do_not_hide_a_column_that_names_groups(dtype):
+    frame = pd.DataFrame({"patient": pd.Series(np.repeat([7, 3, 9, 1], 10), dtype=dtype)})
+    frame.loc[[0, 13, 14, 39], "patient"] = None
+    with pytest.warns(UserWarning, match="'patient'"):
+        warn_if_grouped(frame, unrelated(40))
+
+
+def test_groups_whose_rows_are_similar_but_not_in_order_are_noticed():
+    random = np.random.default_rng(0)
+    group = np.repeat(np.arange(20), 30)
+    x = 0.7 * random.normal(size=(20, 6))[group] + 0.5 * random.normal(size=(600, 6))
+    with pytest.warns(UserWarning, match="of the rows is among the 10% around them"):
+        warn_if_grouped(x, {"x": torch.tensor(x)})
+    assert silent(x, {"x": torch.tensor(random.permutation(x))})
 
 
 @pytest.mark.parametrize(
@@ -68,7 +86,8 @@ def test_whole_numbers_can_name_groups():
     [
         np.repeat([1, 2, 3, 4], 10),  # sorted
         np.repeat([4.0, 3.0, 2.0, 1.0], 10),
-        np.repeat([1.5, 0.5, 3.5, 2.5], 10),  # no names
+        np.repeat([1.5, 0.5, 3.5, 2.5], 10),  # measured
+        np.repeat([1.5, np.nan, 3.0, 2.0], 10),
         np.repeat(["a", "b"], 20),  # two
         np.tile(["b", "a", "d", "c"], 10),  # no runs
         np.arange(40)[::-1] ** 2 % 41,
@@ -102,6 +121,7 @@ def test_groups_are_numbered_from_zero():
     assert group_codes(None, 4) is None
     assert group_codes(["b", "a", "b", "c"], 4).tolist() == [0, 1, 0, 2]
     assert group_codes(pd.Series([5, 5, 7, 1], index=[9, 8, 7, 6]), 4).tolist() == [0, 0, 1, 2]
+    assert group_codes([1.0, 1, 2.5, 3.0], 4).tolist() == [0, 0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -111,12 +131,28 @@ def test_groups_are_numbered_from_zero():
         ([[1], [2], [3], [4]], "one entry per row"),
         (["a", None, "b", "c"], "`groups` must have no missing entry. Row 1 has none"),
         ([1.0, 2.0, np.nan, 3.0], "Row 2 has none"),
+        (pd.array([1, 2, 3, None], dtype="Int64"), "Row 3 has none"),
         ([1, 1, 2, 2], "at least 3 different values.* Got 2"),
     ],
 )
 def test_wrong_groups_are_named(groups, message):
     with pytest.raises(ValueError, match=message):
         group_codes(groups, 4)
+
+
+def test_rows_of_weight_zero_are_removed():
+    frame, y = pd.DataFrame({"a": range(8)}), np.arange(8.0)[:, None]
+    table, target, weight, codes = counted_rows(frame, y, [0, 1, 1, 1, 2, 3, 1, 0], [*"zaabbccz"])
+    assert table["a"].tolist() == target[:, 0].tolist() == [1, 2, 3, 4, 5, 6]
+    assert weight is not None and weight.tolist() == row_weights([1, 1, 1, 2, 3, 1], 6).tolist()
+    assert codes is not None and codes.tolist() == [0, 0, 1, 1, 2, 2]
+    assert counted_rows(y, y, [0] + [4.0] * 7, None)[2] is None  # the others are equal
+    assert counted_rows(y, y, None, None) == (y, y, None, None)
+
+
+def test_too_few_rows_with_a_weight_are_named():
+    with pytest.raises(ValueError, match="`sample_weight` must be above 0 in at least 5 rows. Got 4 instead"):
+        counted_rows(np.ones((6, 1)), np.ones((6, 1)), [1, 1, 1, 1, 0, 0], None)
 
 
 def test_weights_have_mean_one():

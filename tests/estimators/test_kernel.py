@@ -199,3 +199,16 @@ def test_with_fewer_inducing_rows_what_they_do_not_carry_is_noise():
     mean, variance = few.predict(rows)
     exact, _ = left_out.predict(rows)
     assert (mean - exact).abs().mean() < 0.2 and (variance > 0).all()
+
+
+@pytest.mark.parametrize("offset", [0.0, 3.0, 1e3])
+def test_many_rows_have_the_same_moments_as_few(monkeypatch, offset):
+    monkeypatch.setattr(module, "EXACT_ROWS", 50)
+    monkeypatch.setattr(module, "MAX_INDUCING", 30)
+    monkeypatch.setattr(module, "MAX_VARIANCE_INDUCING", 20)
+    kernel, _ = fitted(*made(n=200, outputs=2))
+    x = made(n=module.MANY_ROWS * 20, seed=1)[0] + offset
+    many = kernel.predict(x)
+    few = zip(*(kernel.predict(some) for some in x.split(100)), strict=True)
+    for mine, theirs in zip(many, map(torch.cat, few), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-8)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from nsac.estimators.stack import Parts, Stack, _nodes
+from nsac.estimators.stack import Parts, Stack, _nodes, predict_unseen
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -191,3 +191,23 @@ def test_the_noise_of_a_row_has_a_largest_variance():
     stack, parts = some_stack()
     wild = parts._replace(aleatoric=1e12 * torch.ones_like(parts.aleatoric))
     assert torch.allclose(stack.predict(wild, 20).aleatoric, stack.max_noise)
+
+
+def test_each_fold_is_predicted_by_a_stack_that_has_not_seen_its_targets():
+    parts, _, y = noisy(60)
+    folds, own = [10, 20, 30], slice(10, 30)
+    before = predict_unseen(parts, y, None, folds, 3)
+    assert [len(p.mean) for p in before] == folds
+    changed = y.clone()
+    changed[own] += 5
+    after = predict_unseen(parts, changed, None, folds, 3)
+    assert torch.equal(after[1].mean_draws, before[1].mean_draws)
+    assert not torch.equal(after[0].mean_draws, before[0].mean_draws)
+    alone = Stack.fit(parts.rows(torch.arange(60) < 30), y[:30]).predict(parts.rows(torch.arange(60) >= 30), 3)
+    assert torch.equal(before[2].mean_draws, alone.mean_draws)
+
+
+def test_one_draw_counts_as_two():
+    stack, parts = some_stack()
+    one, two = stack.predict(parts, 1), stack.predict(parts, 2)
+    assert torch.equal(one.mean_draws, two.mean_draws) and (one.epistemic > 0).all()

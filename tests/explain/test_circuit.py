@@ -29,11 +29,14 @@ def test_the_stacked_mean_is_that_of_the_traced_networks_and_the_other_models(re
     np.testing.assert_allclose((weights[:, None] * joined).sum(0), raw, atol=1e-9)
 
 
-def test_a_forecast_is_that_of_the_traced_networks(forecaster):
+def test_a_forecast_is_that_of_the_traced_networks_and_the_other_models(forecaster):
     explained = nsac.explain(forecaster, series(40, seed=1), origins=[20, 39])
-    networks = np.mean([trace.mean[:, 0] for trace in explained.traces], 0)
-    last, unit = explained.subject._last_and_unit(explained.subject.inputs)
-    np.testing.assert_allclose(last.numpy() + unit.numpy() * networks, explained.prediction.mean, atol=1e-9)
+    means = explained.subject.model_means(explained.subject.inputs)
+    last, unit = (each.numpy() for each in explained.subject._last_and_unit(explained.subject.inputs))
+    networks = last + unit * np.mean([trace.mean[:, 0] for trace in explained.traces], 0)
+    weights = forecaster.components_.weights.numpy()
+    changes = np.stack([networks, means["linear regression"], means["trees"]]) - last
+    np.testing.assert_allclose(last + (weights[:, None, None] * changes).sum(0), explained.prediction.mean, atol=1e-9)
 
 
 def test_attended_values_follow_from_the_sensory_neurons(regressor):

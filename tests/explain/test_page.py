@@ -69,12 +69,13 @@ def test_an_irregular_series_with_missing_values_is_forecast_alike():
     frame.loc[random.random(200) < 0.3, "z"] = np.nan
     frame.loc[random.random(200) < 0.2, "y"] = np.nan
     frame = frame[random.random(200) < 0.9]
-    model = NSACForecaster(2, 6, members=1, random_state=0, training={"max_steps": 5}).fit(frame)
+    model = NSACForecaster(2, 6, encoding="grid", members=1, random_state=0, training={"max_steps": 5}).fit(frame)
     explained = nsac.explain(model, frame, origins=[100, 150])
     assert model.problem_.missing
     assert_same(in_page(page_data(explained)), explained)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target_range", [(0, None), (None, 9), (-1, 9)])
 def test_bounded_targets_have_the_same_moments_in_the_page(target_range):
     random = np.random.default_rng(0)
@@ -85,6 +86,7 @@ def test_bounded_targets_have_the_same_moments_in_the_page(target_range):
     assert_same(in_page(page_data(explained)), explained)
 
 
+@pytest.mark.slow
 def test_several_targets_are_predicted_in_the_page():
     x = np.random.default_rng(0).normal(size=(80, 3))
     model = NSACRegressor(random_state=0, members=2, training={"max_steps": 5}).fit(x, x[:, :2] ** 2)
@@ -98,6 +100,7 @@ def test_a_model_of_an_earlier_version_is_predicted_in_the_page():
     assert_same(in_page(page_data(explained)), explained)
 
 
+@pytest.mark.slow
 def test_a_process_with_few_inducing_rows_is_stored_as_a_triangle(regressor, monkeypatch):
     monkeypatch.setattr(kernel, "EXACT_ROWS", 30)
     monkeypatch.setattr(kernel, "MAX_INDUCING", 40)
@@ -110,6 +113,7 @@ def test_a_process_with_few_inducing_rows_is_stored_as_a_triangle(regressor, mon
     assert_same(in_page(data), explained)
 
 
+@pytest.mark.slow
 def test_a_clamped_neuron_has_the_effect_of_a_changed_weight(regressor):
     rows = table(2, seed=1)[0]
     data = page_data(nsac.explain(regressor, rows))
@@ -177,7 +181,7 @@ def test_a_page_needs_the_method_nsac():
 
 
 def test_embedded_margins_are_null_where_scores_are_too_few(regressor):
-    assert embed(regressor, 0.9)[0]["margin"][0] > 0 and embed(regressor, 0.999)[0]["margin"] == [None]
+    assert embed(regressor, 0.9)[0]["margins"][0][0] > 0 and embed(regressor, 0.999)[0]["margins"][-1] == [None]
     few = replace(regressor.calibration_, scores=regressor.calibration_.scores[:5])
     assert few.margin(0.9).isinf().all()
 

@@ -5,6 +5,7 @@ import pytest
 import nsac
 from explain.conftest import series
 from nsac import NSACForecaster
+from nsac.explain import ExplainError
 
 QUANTITIES = ("mean", "aleatoric", "epistemic")
 
@@ -65,6 +66,14 @@ def test_several_series_have_one_row_each():
     mixed = frame.sample(frac=1, random_state=0).sort_values("date", kind="stable").reset_index(drop=True)
     row = int(np.flatnonzero(mixed["name"] == "s1")[-1])
     assert nsac.explain(model, mixed, origins=[row]).prediction.mean == pytest.approx(explained.prediction.mean[1:])
+
+
+def test_events_are_refused():
+    frame = series(80).assign(z=1.0)
+    settings = {"encoding": "events", "members": 1, "random_state": 0, "training": {"max_steps": 2}}
+    model = NSACForecaster(3, 6, **settings).fit(frame)
+    with pytest.raises(ExplainError, match="must have encoding='grid' to be explained. Got 'events'"):
+        nsac.explain(model, frame)
 
 
 def planted(seed: int) -> tuple[pd.DataFrame, str, int]:

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from nsac.methods import METHODS, WindowProblem, fit
-from support.problems import scattered, sine, walk
+from nsac.methods import METHODS, EventsProblem, WindowProblem, fit
+from support.problems import scattered, sine, sporadic, walk
 
 
 def test_persistence_predicts_the_last_value_with_its_training_error(generator):
@@ -38,3 +38,40 @@ def test_the_prediction_of_series_depends_on_the_query_time(generator):
     fit(baseline, type(split.train)(**columns), split.validation)
     query_times = split.test.columns["query_times"]
     assert (baseline.predict(split.test.columns).mean.squeeze(-1) - query_times).abs().max() < 1 / 200  # a bin
+
+
+def one_wave():
+    """A line in the first channel, a constant in the second; the third was not observed."""
+    times = torch.tensor([[-3.0, -2.0, -1.0, 0.0, -2.0]])
+    return {
+        "x": torch.tensor([[1.0, 2.0, 3.0, 4.0, 7.0]]),
+        "channel": torch.tensor([[0, 0, 0, 0, 1]]),
+        "times": times,
+        "query_channel": torch.tensor([[0, 1, 2]]),
+        "query_times": torch.full((1, 3), 2.0),
+        "y": torch.zeros(1, 3, 1),
+    }
+
+
+def test_baselines_of_events_are_those_of_the_channel():
+    problem = EventsProblem(channels=3, time_scale=100.0)
+    values = {}
+    for name in ("persistence", "half-mean", "extrapolation"):
+        values[name] = METHODS[name](problem).predict(one_wave()).mean.flatten()
+    torch.testing.assert_close(values["persistence"], torch.tensor([4.0, 7.0, 0.0]))
+    torch.testing.assert_close(values["half-mean"], torch.tensor([3.25, 7.0, 0.0]))
+    assert 5 < values["extrapolation"][0] < 6.01 and values["extrapolation"][1:].tolist() == [7.0, 0.0]
+
+
+def test_the_error_of_a_channel_is_that_of_the_lead_time(generator):
+    split = sporadic(600, generator=generator)
+    baseline = METHODS["persistence"](split.problem)
+    baseline.solve(split.train, split.validation)
+    columns = split.train.columns
+    error = (baseline._value(columns) - columns["y"])[..., 0]
+    early = (columns["query_channel"] == 0) & (columns["query_times"] < 1 / 12)
+    batch = {**columns, "query_times": torch.full_like(columns["query_times"], 0.04)}
+    expected = error[early].square().mean().sqrt()
+    torch.testing.assert_close(
+        baseline.predict(batch).std[batch["query_channel"] == 0][0, 0], expected, rtol=0.1, atol=0
+    )

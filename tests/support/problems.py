@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from nsac.methods import AbstractProblem, FrameProblem, SeriesProblem, TableProblem, WindowProblem
+from nsac.methods import AbstractProblem, EventsProblem, FrameProblem, SeriesProblem, TableProblem, WindowProblem
 from nsac.training import TensorData
 
 
@@ -66,4 +66,27 @@ def pictures(n: int = 24, generator: torch.Generator | None = None) -> Split:
     return Split(FrameProblem(1, 2, frames=4), *(TensorData(x=x[rows], y=y[rows]) for rows in splits))
 
 
-PROBLEMS = {"table": sine, "windows": walk, "series": scattered, "frames": pictures}
+def sporadic(n: int = 120, generator: torch.Generator | None = None) -> Split:
+    """Two noisy sines of random phase at random times, and a third channel that is seldom observed."""
+    times = -torch.rand(n, 20, generator=generator)
+    channel = torch.randint(0, 3, (n, 20), generator=generator)
+    query_times = torch.rand(n, 6, generator=generator)
+    query_channel = torch.randint(0, 2, (n, 6), generator=generator)
+    phase = 6 * torch.rand(n, 1, generator=generator)
+    x = torch.sin(6 * times + phase + channel) + 0.1 * torch.randn(n, 20, generator=generator)
+    y = torch.sin(6 * query_times + phase + query_channel)
+    y = y + 0.1 * torch.randn(n, 6, generator=generator)
+    query_mask = torch.rand(n, 6, generator=generator) < 0.2
+    static = torch.randn(n, 2, generator=generator)
+    static[::3, 0] = math.nan
+    table = {
+        "x": x, "channel": channel, "times": times, "query_channel": query_channel, "query_times": query_times,
+        "static": static, "future": torch.cos(6 * query_times)[..., None], "y": y[..., None], "query_mask": query_mask,
+        "mask": (torch.rand(n, 20, generator=generator) < 0.2) | ((channel == 2) & (times < -0.2)),
+    }  # fmt: skip
+    splits = [slice(0, n // 2), slice(n // 2, 3 * n // 4), slice(3 * n // 4, n)]
+    problem = EventsProblem(channels=3, targets=(0, 1), static_dim=2, future_dim=1)
+    return Split(problem, *(TensorData(**{k: v[rows] for k, v in table.items()}) for rows in splits))
+
+
+PROBLEMS = {"table": sine, "windows": walk, "series": scattered, "frames": pictures, "events": sporadic}

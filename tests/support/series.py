@@ -34,6 +34,7 @@ def forecaster(**options):
     """A small forecaster that trains for a moment."""
     training = {"max_steps": 20, "batch_size": 32, "validate_every": 10}
     defaults = {"horizon": 6, "lookback": 12, "target": "y", "time": "t", "members": 2, "random_state": 0}
+    defaults["encoding"] = "grid"
     return NSACForecaster(**{**defaults, "training": training, **options})
 
 

@@ -25,12 +25,14 @@ def weighted_quantile(scores, groups, coverage):
     """The definition, for one column, in a loop."""
     pairs = [(s, g) for s, g in zip(scores.tolist(), groups.tolist(), strict=True) if s == s]
     sizes = {g: sum(h == g for _, h in pairs) for _, g in pairs}
+    share = max(coverage, len(sizes) / (len(sizes) + 1))
+    limit = max(sorted(s for s, g in pairs if g == group)[_own_rank(sizes[group], share)] for group in sizes)
     mass = 0.0
     for score, group in sorted(pairs):
         mass += 1 / ((len(sizes) + 1) * sizes[group])
         if mass >= coverage - 1e-9:
-            return score
-    return max(sorted(s for s, g in pairs if g == group)[_own_rank(sizes[group], coverage)] for group in sizes)
+            return min(score, limit)
+    return limit
 
 
 def _own_rank(n, coverage):
@@ -48,7 +50,7 @@ def test_groups_of_one_row_have_the_ordinary_margin(n, coverage, seed):
 
 
 @given(st.integers(1, 40), st.integers(1, 15), st.floats(0.01, 0.99), st.integers(0, 2**31))
-def test_the_margin_is_the_quantile_of_the_weighted_scores(n, n_groups, coverage, seed):
+def test_the_margin_is_the_quantile_of_the_weighted_scores_or_that_of_the_worst_group(n, n_groups, coverage, seed):
     g = torch.Generator().manual_seed(seed)
     scores = torch.rand(n, 2, 3, generator=g)
     scores[torch.rand(n, 2, 3, generator=g) < 0.3] = torch.nan
@@ -86,7 +88,30 @@ def test_too_few_groups_have_the_largest_quantile_of_a_group():
     scores = torch.tensor([1.0, 2, 3, 4, 10, 20, 30, 40, torch.nan])
     groups = torch.tensor([5, 5, 5, 5, 9, 9, 9, 9, 9])
     assert group_margin(scores, groups, 0.75).item() == 30
-    assert group_margin(scores, groups, 2 / 3).item() == 40  # the guarantee of two groups ends here
+    assert group_margin(scores, groups, 0.76).item() == 40
+
+
+@given(st.integers(1, 40), st.integers(1, 15), st.integers(0, 2**31))
+def test_a_higher_coverage_never_has_a_smaller_margin(n, n_groups, seed):
+    g = torch.Generator().manual_seed(seed)
+    scores, groups = torch.rand(n, 2, generator=g), torch.randint(n_groups, (n,), generator=g)
+    margins = torch.stack([group_margin(scores, groups, i / 40) for i in range(1, 40)])
+    assert (margins.diff(dim=0) >= 0).all()
+
+
+@pytest.mark.parametrize("n_groups", [6, 12, 30])
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9])
+def test_new_groups_of_several_scales_are_covered_however_few_groups_there_are(n_groups, coverage, generator):
+    """A column is a calibration set; the scale of the errors is lognormal over groups."""
+
+    def errors(groups):
+        scale = torch.randn(groups, 1, 2000, generator=generator).exp()
+        return (scale * torch.randn(groups, 10, 2000, generator=generator)).abs()
+
+    margin = group_margin(errors(n_groups).flatten(0, 1), codes(n_groups, 10), coverage)
+    covered = (errors(1)[0] <= margin).double().mean(0)
+    assert stats.ttest_1samp(covered.numpy(), coverage, alternative="less").pvalue > ALPHA
+    assert covered.mean() < coverage + 0.15
 
 
 @pytest.mark.parametrize(("coverage", "needed"), [(0.5, 1), (0.8, 4), (0.9, 9), (0.95, 19), (0.99, 99), (0.91, 11)])

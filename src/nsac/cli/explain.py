@@ -7,18 +7,8 @@ import typer
 
 from nsac.cli import tables
 from nsac.cli.common import AsJson, check_out, note, one_line_errors, parse_numbers, show, status
-from nsac.cli.model import (
-    NOTHING_WRITTEN,
-    Coverage,
-    Data,
-    DayFirst,
-    Encoding,
-    Model,
-    TimeFormat,
-    Verbose,
-    load_model,
-    read_for,
-)
+from nsac.cli.model import NOTHING_WRITTEN, load_model, read_for
+from nsac.cli.options import Coverage, Data, DayFirst, Encoding, Model, TimeFormat, Verbose
 from nsac.cli.reading import TableError
 
 if TYPE_CHECKING:

@@ -1,5 +1,6 @@
 """Series in files: fit, forecast, evaluate."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,53 @@ MAX_ORIGINS = 1000
 
 def fit(frame: "DataFrame", targets: list[str], settings: dict[str, Any]) -> tuple["NSACForecaster", int]:
     """A fitted forecaster, and the number of rows."""
+    return _forecaster(targets, settings).fit(frame), len(frame)
+
+
+def backtest(
+    frame: "DataFrame", targets: list[str], settings: dict[str, Any], folds: int, by: Sequence[str]
+) -> "DataFrame":
+    """Scores of fits on the past, beside baselines; `by` are series and lead-time."""
+    names = {"series": "series", "lead-time": "lead_time", "lead_time": "lead_time"}
+    for each in by:
+        if each not in names:
+            raise TableError(f"`--by` must be series or lead-time. Got {each!r} instead.")
+    return _forecaster(targets, settings).backtest(frame, folds, [names[each] for each in by])
+
+
+def _forecaster(targets: list[str], settings: dict[str, Any]) -> "NSACForecaster":
     from nsac.estimators.forecaster import NSACForecaster
 
-    if len(targets) > 1:
-        raise TableError(f"A forecast has one target. Got {', '.join(targets)}. Fit a model for each.")
-    return NSACForecaster(target=targets[0], **settings).fit(frame), len(frame)
+    return NSACForecaster(target=targets[0] if len(targets) == 1 else targets, **settings)
+
+
+def fit_options(
+    horizon: str | None, lookback: str | None, static: list[str] | None, known_future: list[str] | None,
+    time_encoding: str | None,
+) -> dict[str, Any]:  # fmt: skip
+    """Arguments of the forecaster for those options that were given."""
+    options: dict[str, Any] = {"static": static, "known_future": known_future}
+    for name, text in (("horizon", horizon), ("lookback", lookback)):
+        if text is not None:
+            options[name] = _steps(f"--{name}", text)
+    if time_encoding is not None:
+        if time_encoding not in ("auto", "events", "grid"):
+            raise TableError(f"`--time-encoding` must be auto, events or grid. Got {time_encoding!r} instead.")
+        options["encoding"] = time_encoding
+    return options
+
+
+def _steps(option: str, text: str) -> int | str:
+    """A number of steps, or a duration as it is."""
+    try:
+        steps = int(text)
+    except ValueError:
+        return text
+    if steps < 1:
+        raise TableError(
+            f"`{option}` must be a number of steps above 0, or a duration such as 24h. Got {text} instead."
+        )
+    return steps
 
 
 def text_columns(estimator: "NSACForecaster", time_format: str | None) -> list[str]:
@@ -46,9 +89,44 @@ def with_times(
     return frame.assign(**{columns.time: times})
 
 
-def predict(estimator: "NSACForecaster", frame: "DataFrame", coverage: float | Sequence[float]) -> "DataFrame":
-    """Forecasts of the steps after the last row of each series."""
-    return estimator.predict(frame, coverage=coverage)
+def predict(
+    estimator: "NSACForecaster",
+    frame: "DataFrame",
+    coverage: float | Sequence[float],
+    quantiles: Sequence[float] = (),
+    ood_score: bool = False,
+) -> "DataFrame":
+    """Forecasts after the last row of each series; `ood_score` adds that of the series."""
+    table = estimator.predict(frame, coverage=coverage, quantiles=quantiles)
+    if ood_score:
+        scores = estimator.ood_score(frame)
+        series = estimator.columns_.series
+        names = [None] if series is None else list(dict.fromkeys(table[series]))
+        by_name = dict(zip(names, scores, strict=True))
+        table["ood_score"] = [by_name[name] for name in ([None] * len(table) if series is None else table[series])]
+    return table
+
+
+def plot(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> None:
+    """Write the picture of a forecast, complete or not at all."""
+    import io
+
+    import matplotlib
+    from matplotlib import pyplot as plt
+
+    from nsac._io import write_atomic
+
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("png", "pdf", "svg"):
+        raise TableError(f"`--plot` must be a .png, .pdf or .svg file. Got {path} instead.")
+    matplotlib.use("Agg")
+    content = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `predict` has warned already
+        figure = estimator.plot(frame)
+    figure.savefig(content, format=kind)
+    plt.close(figure)
+    write_atomic(path, content.getvalue())
 
 
 def evaluate(estimator: "NSACForecaster", frame: "DataFrame") -> list["Evaluation"]:
@@ -62,21 +140,51 @@ def evaluate(estimator: "NSACForecaster", frame: "DataFrame") -> list["Evaluatio
     from nsac.estimators.evaluation import evaluate_rows
     from nsac.uncertainty import Prediction
 
+    if estimator.encoding_ == "events":
+        return _evaluate_events(estimator, frame)
     forecasts = estimator.historical_forecasts(frame, max_origins=MAX_ORIGINS)
     baselines, seasonal = {}, {f"the last {cycle}": mean for cycle, mean in forecasts.seasonal.items()}
     for name, mean in {"the last value": forecasts.persistence, **seasonal}.items():
         std = (forecasts.y - mean).square().nanmean(0).sqrt().clamp(min=1e-12).expand_as(mean)
         baselines[name] = Prediction.gaussian(mean.flatten(), std.flatten())
-    step = torch.arange(1, estimator.horizon + 1).expand(forecasts.y.shape)
+    step = torch.arange(1, estimator.horizon_ + 1).expand(forecasts.y.shape)
     names, counts = np.unique(forecasts.series.astype(str), return_counts=True)
     longest = torch.as_tensor(forecasts.series.astype(str) == names[counts.argmax()])[:, None]
-    shown = longest & (step == (estimator.horizon + 1) // 2)
+    shown = longest & (step == (estimator.horizon_ + 1) // 2)
     dated = forecasts.times.dtype.kind != "f"
     times = forecasts.times.astype("datetime64[ns]") if dated else forecasts.times
     p = Prediction(forecasts.prediction.mean_draws.flatten(1), forecasts.prediction.log_std_draws.flatten(1))
     bounds = (forecasts.lower.flatten(), forecasts.upper.flatten())
     evaluation = evaluate_rows(
-        estimator.target, p, bounds, forecasts.y.flatten(), baselines, times.ravel(),
+        estimator.targets_[0], p, bounds, forecasts.y.flatten(), baselines, times.ravel(),
         step=step.flatten(), shown=shown.flatten(),
     )  # fmt: skip
     return [evaluation]
+
+
+def _evaluate_events(estimator: "NSACForecaster", frame: "DataFrame") -> list["Evaluation"]:
+    """One per target."""
+    import numpy as np
+    import torch
+
+    from nsac.estimators.evaluation import evaluate_rows
+
+    scored = estimator._forecasts.scored(frame, frame, None)
+    names = {"persistence": "the last value", "half-mean": "half the last value, half the mean"}
+    names["seasonal"] = f"the last {estimator.cycles_[0]}" if estimator.cycles_ else ""
+    times = scored.times.astype("datetime64[ns]") if scored.times.dtype.kind != "f" else scored.times
+    found = []
+    for target in estimator.targets_:
+        own = torch.as_tensor(scored.target == target)
+        step, series = torch.as_tensor(scored.lead_time)[own], scored.series[own.numpy()].astype(str)
+        if not len(step):
+            continue
+        values, counts = np.unique(series, return_counts=True)
+        shown = torch.as_tensor(series == values[counts.argmax()]) & (step == step.median())
+        baselines = {names[name]: p[own] for name, p in scored.baselines.items()}
+        bounds = scored.lower[own], scored.upper[own]
+        place = times[own.numpy()]
+        found.append(
+            evaluate_rows(target, scored.prediction[own], bounds, scored.y[own], baselines, place, step, shown)
+        )
+    return found

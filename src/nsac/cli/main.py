@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import nsac
-from nsac.cli import bench, model, report, shifts, studies
+from nsac.cli import bench, fit, model, report, shifts, studies
 from nsac.cli.data import data
 from nsac.cli.drive import drive
 from nsac.cli.explain import explain
@@ -29,7 +29,7 @@ def _root(
     """Calibrated predictions for tables and irregularly sampled time series with missing values."""
 
 
-for command in (model.fit, model.predict, model.evaluate, explain, model.export, studies.demo):
+for command in (fit.fit, model.predict, model.evaluate, explain, fit.backtest, model.export, studies.demo):
     app.command()(command)
 group.command("list")(bench.list_)
 for command in (bench.run, bench.table, report.report, studies.study, studies.figure, shifts.shifts, shifts.growth):

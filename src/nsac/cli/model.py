@@ -1,9 +1,7 @@
-"""`nsac fit`, `predict`, `evaluate`, `export`: from a file to a model, and from a model to files."""
+"""`nsac predict`, `evaluate`, `export`: from a model to files."""
 
 import gzip
-import os
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,119 +11,24 @@ from rich.table import Column
 from nsac._io import write_atomic
 from nsac.cli import forecasts, tables
 from nsac.cli.common import AsJson, check_choice, check_out, errors, make_table, one_line_errors, show, status
-from nsac.cli.reading import TableError, read_table
-from nsac.cli.tables import find_columns
+from nsac.cli.options import (
+    Coverage,
+    Coverages,
+    Data,
+    DayFirst,
+    Encoding,
+    Model,
+    Quantiles,
+    Targets,
+    TimeFormat,
+    Verbose,
+)
+from nsac.cli.reading import TableError, is_number, read_file
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Data = Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file with a header.", show_default=False)]
-Model = Annotated[Path, typer.Argument(help="A folder that `nsac fit` wrote.", show_default=False)]
-Coverage = Annotated[float, typer.Option(help="Nominal coverage of the prediction interval.")]
-Coverages = Annotated[
-    list[float], typer.Option("--coverage", help="Nominal coverage of the prediction interval; repeat for several.")
-]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
-Encoding = Annotated[
-    str | None, typer.Option(help="Encoding of a CSV file, for instance latin-1; UTF-8 by default.", show_default=False)
-]
-TimeFormat = Annotated[
-    str | None, typer.Option(help="Format of the times, for instance '%d.%m.%Y %H:%M'.", show_default=False)
-]
-DayFirst = Annotated[
-    bool | None,
-    typer.Option("--dayfirst/--no-dayfirst", help="Whether 01/02/1990 is in February.", show_default=False),
-]
 NOTHING_WRITTEN = "Nothing was written."  # printed after Ctrl-C
-Targets = Annotated[list[str] | None, typer.Option("--target", help="Column to predict; repeat for several.")]
-
-
-def fit(
-    data: Data,
-    target: Targets = None,
-    out: Annotated[Path | None, typer.Option(help="Folder to write the model to.", show_default=False)] = None,
-    time_column: Annotated[
-        str | None, typer.Option("--time", help="Time column; makes the model a forecaster.")
-    ] = None,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Forecaster: steps to predict.")] = None,
-    lookback: Annotated[int | None, typer.Option(min=1, help="Forecaster: past steps that are input.")] = None,
-    series: Annotated[str | None, typer.Option(help="Forecaster: column that identifies the series.")] = None,
-    time_format: TimeFormat = None,
-    dayfirst: DayFirst = None,
-    encoding: Encoding = None,
-    category: Annotated[
-        list[str] | None, typer.Option(help="Categorical column, whatever it holds; repeat for several.")
-    ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for several.")] = None,
-    group: Annotated[
-        str | None, typer.Option(help="Table: column of groups of rows, such as machines; not an input.")
-    ] = None,
-    weight: Annotated[str | None, typer.Option(help="Table: column of sample weights; not an input.")] = None,
-    target_range: Annotated[
-        tuple[str, str] | None,
-        typer.Option(metavar="LOW HIGH", help="Table: bounds of the target; either may be none."),
-    ] = None,
-    effort: Annotated[str | None, typer.Option(help="Table: how long to train: fast, default or best.")] = None,
-    n_jobs: Annotated[int | None, typer.Option(help="Table: members trained at the same time; -1: all cores.")] = None,
-    method: Annotated[str, typer.Option(help="Uncertainty method: nsac, de, gmle, mcd, ...")] = "nsac",
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed; equal seeds give equal models.")] = 0,
-    steps: Annotated[int | None, typer.Option(min=1, help="Training steps per member, for a quick test.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing model.")] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Fit a model that predicts columns of a table or forecasts a series, and write it to a folder."""
-    with one_line_errors(verbose, lost=f"Nothing was written to {out}. The same command starts again."):
-        if not target:
-            raise TableError("There is no target. Pass `--target COLUMN`.")
-        if out is None:
-            raise TableError("There is no output folder. Pass `--out FOLDER`.")
-        if (time_column is None) != (horizon is None):
-            given, other = ("--time", "--horizon") if horizon is None else ("--horizon", "--time")
-            raise TableError(f"`{given}` needs `{other}`: a forecaster needs both. For a table leave out both.")
-        for_series = {"--lookback": lookback, "--series": series, "--time-format": time_format}
-        for_tables = {"--group": group, "--weight": weight, "--target-range": target_range}
-        for_tables |= {"--effort": effort, "--n-jobs": n_jobs}
-        for option, value in (for_series if time_column is None else for_tables).items():
-            if value is not None and time_column is None:
-                raise TableError(f"`{option}` is for forecasters. Pass `--time` and `--horizon` too.")
-            if value is not None:
-                raise TableError(f"`{option}` is for tables. Leave it out, or leave out `--time` and `--horizon`.")
-        options = tables.fit_options(target_range, effort, n_jobs)
-        _check_free(out, force)
-        check_out(out, data, folder=True)
-        started, target = time.perf_counter(), list(dict.fromkeys(target))
-        groups, weights = [group] if group is not None else [], [weight] if weight is not None else []
-        text = [*(category or ()), *groups, *([time_column] if time_column and time_format else [])]
-        frame = _read(data, text, encoding)
-        find_columns(frame, [*target, *(category or ()), *(drop or ()), *groups, *weights], data)
-        for option, names in (("--category", category), ("--drop", drop), ("--group", groups), ("--weight", weights)):
-            for name in set(names or ()) & set(target):
-                raise TableError(f"`{option}` must not name the target. Got {name!r} instead. Leave out the option.")
-        frame = frame.drop(columns=[name for name in dict.fromkeys(drop or ()) if name not in (group, weight)])
-        settings = {"method": method, "random_state": seed, "verbose": not as_json}
-        if steps:
-            settings["training"] = {"max_steps": steps}
-        if time_column is None:
-            inputs = [name for name in frame.columns if name not in (group, weight)]
-            chosen = [name for name in dict.fromkeys(category or ()) if name in inputs]
-            settings |= {"categorical": chosen or None, "dayfirst": dayfirst, **options}
-            estimator, rows = tables.fit(frame, data, target, settings, group, weight)
-            frame = frame[inputs]
-        else:
-            find_columns(frame, [time_column] if series is None else [time_column, series], data)
-            settings |= {"time": time_column, "horizon": horizon, "series": series}
-            settings |= {"time_format": time_format, "dayfirst": dayfirst}
-            if lookback:
-                settings["lookback"] = lookback
-            estimator, rows = forecasts.fit(frame, target, settings)
-        estimator.set_params(verbose=False).save(out)
-        report = {"model": str(out), "class": type(estimator).__name__, "method": method, "seed": seed, "rows": rows}
-        report |= {"columns": [str(name) for name in frame.columns if name not in target], "targets": target}
-        report |= {"seconds": round(time.perf_counter() - started, 1)}
-        report |= {"bytes": sum(file.stat().st_size for file in out.iterdir())}
-    seconds, size = report["seconds"], report["bytes"] / 1e6
-    show(as_json, report, f"{report['class']} ({method}) of {rows} rows in {seconds} s: {out}, {size:.1f} MB")
 
 
 def predict(
@@ -133,6 +36,11 @@ def predict(
     data: Data,
     out: Annotated[Path | None, typer.Option(help="CSV, CSV.gz or Parquet file; standard output by default.")] = None,
     coverage: Coverages = [0.9],  # noqa: B006 (typer copies it)
+    quantiles: Quantiles = None,
+    ood_score: Annotated[bool, typer.Option("--ood-score", help="Add the column ood_score.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Forecaster: picture to write, for instance forecast.png.", show_default=False)
+    ] = None,
     time_format: TimeFormat = None,
     dayfirst: DayFirst = None,
     encoding: Encoding = None,
@@ -144,13 +52,19 @@ def predict(
         for each in coverage:
             if not 0 < each < 1:
                 raise TableError(f"`--coverage` must be strictly between 0 and 1. Got {each} instead.")
+        levels = _parse_levels(quantiles)
         check_out(out, data, model)
+        check_out(plot, data, model, option="--plot")
         estimator, targets = load_model(model)
+        if plot is not None and type(estimator).__name__ == "NSACRegressor":
+            raise TableError("`--plot` is for forecasters. Leave it out, or plot the table that is written.")
         frame = read_for(estimator, data, (), encoding, time_format, dayfirst)
         if type(estimator).__name__ == "NSACRegressor":
-            table = tables.predict(estimator, frame, data, targets, coverage)
+            table = tables.predict(estimator, frame, data, targets, coverage, levels, ood_score)
         else:
-            table = forecasts.predict(estimator, frame, coverage)
+            table = forecasts.predict(estimator, frame, coverage, levels, ood_score)
+        if plot is not None:
+            forecasts.plot(estimator, frame, plot)
         if out is None:
             print(table.to_csv(index=False), end="")
             return
@@ -224,11 +138,6 @@ def export(
     show(False, None, f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
-def _read(path: Path, text: Sequence[str], encoding: str | None, needed: Collection[str] | None = None) -> "DataFrame":
-    with status(f"reading {path}"):
-        return read_table(path, text, encoding, needed)
-
-
 def read_for(
     estimator: Any,
     path: Path,
@@ -245,8 +154,8 @@ def read_for(
         if time_format is not None or dayfirst is not None:
             raise TableError("`--time-format` and `--dayfirst` are for forecasters. A table is read as in `fit`.")
         needed = {*getattr(estimator, "feature_names_in_", []), *targets}
-        return _read(path, tables.text_columns(estimator), encoding, needed)
-    frame = _read(path, forecasts.text_columns(estimator, time_format), encoding)
+        return read_file(path, tables.text_columns(estimator), encoding, needed)
+    frame = read_file(path, forecasts.text_columns(estimator, time_format), encoding)
     return forecasts.with_times(estimator, frame, path, time_format, dayfirst)
 
 
@@ -257,18 +166,19 @@ def load_model(folder: Path) -> tuple[Any, list[str]]:
 
         estimator: Any = load(folder)
     if type(estimator).__name__ == "NSACForecaster":
-        return estimator, [estimator.target]
+        return estimator, estimator.targets_
     return estimator, [str(name) for name in estimator.data_.get("targets", [])]
 
 
-def _check_free(folder: Path, force: bool) -> None:
-    if not folder.exists():
-        return
-    names = set(os.listdir(folder)) if folder.is_dir() else {""}
-    if not names <= {"model.safetensors", "config.json"}:
-        raise TableError(f"{folder} exists and is not a model. Name another folder with `--out`.")
-    if names and not force:
-        raise TableError(f"{folder} exists. Pass `--force` to replace it, or name another with `--out`.")
+def _parse_levels(texts: Sequence[str] | None) -> list[float]:
+    """Quantile levels from comma-separated lists, each strictly between 0 and 1."""
+    levels = []
+    for text in (each.strip() for given in texts or () for each in given.split(",")):
+        if not is_number(text) or not 0 < float(text) < 1:
+            rule = "`--quantiles` must be strictly between 0 and 1, for instance 0.1,0.9."
+            raise TableError(f"{rule} Got {text!r} instead.")
+        levels.append(float(text))
+    return list(dict.fromkeys(levels))
 
 
 def _write(table: "DataFrame", path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsac.cli.common import note
+from nsac.cli.common import note, status
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -36,6 +36,14 @@ MISSING = (
 
 class TableError(ValueError):
     """A file cannot be read as a table. The message explains how to fix it."""
+
+
+def read_file(
+    path: Path, text: Sequence[str], encoding: str | None, needed: Collection[str] | None = None
+) -> "DataFrame":
+    """`read_table`, with a spinner."""
+    with status(f"reading {path}"):
+        return read_table(path, text, encoding, needed)
 
 
 def read_table(

@@ -144,8 +144,9 @@ def text_columns(estimator: Any) -> list[str]:
 
 
 def predict(
-    estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets: list[str], coverage: Sequence[float]
-) -> "DataFrame":
+    estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets: list[str], coverage: Sequence[float],
+    quantiles: Sequence[float] = (), ood_score: bool = False,
+) -> "DataFrame":  # fmt: skip
     """Predictions, one row per row of the file, after those of its columns that are neither input nor target."""
     import pandas as pd
     from rich.progress import track
@@ -155,10 +156,12 @@ def predict(
     _note_outside(estimator, X, path)
     starts = range(0, len(X), CHUNK_ROWS)
     chunks = [
-        estimator.predict_frame(X.iloc[start : start + CHUNK_ROWS], coverage)
+        estimator.predict_frame(X.iloc[start : start + CHUNK_ROWS], coverage, quantiles)
         for start in track(starts, "predicting", console=errors, disable=len(starts) < 2)
     ]
     predictions = pd.concat(chunks, ignore_index=True)
+    if ood_score:
+        predictions["ood_score"] = estimator.ood_score(X)
     names: dict[str, str] = {}
     taken = {*others.columns, *predictions.columns}
     for name in others.columns.intersection(predictions.columns):
@@ -197,7 +200,7 @@ def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets
             problem = f"{path} has no column {name!r}, the target of the model, so there is nothing to compare with."
             raise TableError(f"{problem} Add it, or name another with `--target`. {_list_columns(list(frame.columns))}")
     p: Any = estimator.predict_distribution(X)  # with a link, a TransformedPrediction, which has the same interface
-    lower, upper = estimator.conformal_interval(p, 0.9)
+    lower, upper = estimator.conformal_interval(p, 0.9, X)
     evaluations = []
     for i, name in enumerate(targets):
         decimal = find_decimal(frame[name])

@@ -53,7 +53,17 @@ class AbstractEstimator(BaseEstimator, ABC):
     random_state: Any
     verbose: bool
 
-    kind: ClassVar[str]  # of the problem
+    kinds: ClassVar[tuple[str, ...]]  # of problems
+    calibration_: Any  # `Calibration`, or what has its place
+
+    @property
+    def _kind(self) -> str:
+        """Kind of the problem of this estimator."""
+        return self.kinds[0]
+
+    def _read_calibration(self, tensors: dict[str, Tensor]) -> Any:
+        """The calibration whose `to_tensors` gave these."""
+        return Calibration.from_tensors(tensors)
 
     @abstractmethod
     def _training(self, rows: int) -> dict[str, Any]:
@@ -74,19 +84,24 @@ class AbstractEstimator(BaseEstimator, ABC):
 
     def _learn(
         self, problem: AbstractProblem, rows: Data, calibration: Data, splits: Splits, seed: int, candidates: Candidates
-    ) -> Prediction:
-        """Fit one member per split of `rows`, and calibrate their mixture; returns its prediction of `calibration`.
+    ) -> None:
+        """Fit one member per split of `rows`, and calibrate their mixture."""
+        self._fit_members(problem, rows, splits, seed, candidates)
+        with single_threaded():
+            self.calibration_ = Calibration.fit(self._draws(calibration), targets_of(calibration))
 
-        Sets `problem_`, `members_`, `seeds_`, `calibration_` and `chosen_`, the selected one of `candidates`, which are
-        ordered so that the score has one minimum, and compared on the validation rows of the first members.
+    def _fit_members(
+        self, problem: AbstractProblem, rows: Data, splits: Splits, seed: int, candidates: Candidates
+    ) -> None:
+        """Fit one member per split of `rows`.
+
+        Sets `problem_`, `members_`, `seeds_` and `chosen_`, the selected one of `candidates`, which are ordered so that
+        the score has one minimum, and compared on the validation rows of the first members.
         """
         self.problem_ = problem
         self.seeds_ = [(seed + 10_007 * k) % 2**31 for k in range(len(splits))]
         with single_threaded():
             self._search(rows, splits, candidates)
-            prediction = self._draws(calibration)
-            self.calibration_ = Calibration.fit(prediction, targets_of(calibration))
-        return prediction
 
     def _search(self, rows: Data, splits: Splits, given: Candidates) -> None:
         """Set the best candidate, without the fields that `training` fixes, and all members trained with it."""
@@ -148,14 +163,14 @@ class AbstractEstimator(BaseEstimator, ABC):
     def _check_epistemic(self) -> None:
         check_is_fitted(self)
         if len(self.members_) == 1 and not METHODS[self.method].has_epistemic:
-            able = [name for name, cls in METHODS.items() if cls.has_epistemic and self.kind in cls.kinds]
+            able = [name for name, cls in METHODS.items() if cls.has_epistemic and self._kind in cls.kinds]
             raise ValueError(
                 f"`method` must have epistemic variance ({', '.join(able)}), or `members` must be above 1. "
                 f"Got {self.method!r} and 1 instead."
             )
 
     def _check_method(self) -> None:
-        check_choice("method", self.method, [name for name, cls in METHODS.items() if self.kind in cls.kinds])
+        check_choice("method", self.method, [name for name, cls in METHODS.items() if self._kind in cls.kinds])
         check_int("num_samples", self.num_samples)
         if self.num_samples > MAX_NUM_SAMPLES:
             raise ValueError(f"`num_samples` must be at most {MAX_NUM_SAMPLES}. Got {self.num_samples!r} instead.")

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.methods.trees import NODE, evaluate_tree, evaluate_trees, store_trees
+from nsac.methods.trees import NODE, evaluate_tree, evaluate_trees, store_trees, tree_records
 
 MAX_ROUNDS = 300
 LARGE_ROWS = 5000  # training rows from which on trees are larger
@@ -55,19 +56,23 @@ class Trees:
         squared, counted = np.square(staged[:, rows] - y[rows]).mean(2), None if weight is None else weight[rows]
         errors = np.average(squared, axis=1, weights=counted)
         rounds = int(errors.argmin()) + 1
-        stored = [store_trees(model, rounds, 2 * LEAVES[large] - 1) for model in models]
-        nodes = {name: torch.cat([each[name] for each, _ in stored]) for name in NODE}
+        return cls.of(models, len(splits), rounds, 2 * LEAVES[large] - 1), staged[rounds - 1]
+
+    @classmethod
+    def of(cls, models: Sequence[Any], folds: int, rounds: int, nodes: int) -> "Trees":
+        """The first trees of models of scikit-learn, `folds` times all outputs; no tree has more than `nodes` nodes."""
+        stored = [store_trees(model, rounds, nodes) for model in models]
+        tensors = {name: torch.cat([each[name] for each, _ in stored]) for name in NODE}
         start = torch.tensor([float(np.ravel(model._baseline_prediction)[0]) for model in models]).double()
-        depth = torch.tensor(max(depth for _, depth in stored))
-        return cls(start.unflatten(0, (len(splits), -1)), depth, **nodes), staged[rounds - 1]
+        return cls(start.unflatten(0, (folds, -1)), torch.tensor(max(depth for _, depth in stored)), **tensors)
 
     def predict(self, x: Tensor) -> Tensor:
         """Mean over the models, (n, outputs), by the compiled code of scikit-learn, which is faster than tensors."""
         models, outputs = self.start.shape
-        rows, nodes = x.contiguous().numpy(), {name: getattr(self, name).numpy() for name in NODE}
+        rows, trees = x.contiguous().numpy(), tree_records({name: getattr(self, name).numpy() for name in NODE})
         sums = np.zeros((models * outputs, len(rows)))
-        for tree, total in enumerate(np.repeat(np.arange(len(sums)), len(self.value) // len(sums))):
-            sums[total] += evaluate_tree(rows, {name: each[tree] for name, each in nodes.items()})
+        for tree, total in enumerate(np.repeat(np.arange(len(sums)), len(trees) // len(sums))):
+            sums[total] += evaluate_tree(rows, trees[tree])
         return torch.from_numpy(sums).unflatten(0, (models, outputs)).mean(0).T + self.start.mean(0)
 
     def mean(self, x: Tensor, depth: int) -> Tensor:

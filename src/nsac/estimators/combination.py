@@ -16,6 +16,7 @@ from nsac.estimators.ranges import Ranges
 from nsac.estimators.regressor import NSACRegressor
 from nsac.estimators.stack import Stack
 from nsac.estimators.targets import max_epistemic
+from nsac.estimators.window_models import WindowModels
 from nsac.models.encoder import Batch
 from nsac.uncertainty import Link, Prediction, TransformedPrediction, VarianceScale
 from nsac.uncertainty.conformal import interval_around
@@ -35,31 +36,38 @@ class Combination(nn.Module):
     """Draws of the members to calibrated outputs, in the unit of the target."""
 
     scale: Tensor
-    margin: Tensor
+    margin: Tensor  # (outputs,), or (classes + 1, outputs) if there are patterns of missing values
     outage_scale: Tensor  # of a forecaster
 
     def __init__(self, estimator: AbstractEstimator, margin: Tensor):
         super().__init__()
         self.register_buffer("scale", estimator.calibration_.scale.double())
         self.register_buffer("margin", margin)
-        self.link, self.others = Link("identity"), None
+        self.link, self.others, self.patterns = Link("identity"), None, None
         if isinstance(estimator, NSACForecaster):
             self.register_buffer("outage_scale", estimator.outage_scale_)
+            if estimator.components_ is not None:
+                self.others = WindowModelsGraph(estimator.components_)
         if isinstance(estimator, NSACRegressor):
             self.link = estimator.link_
+            if estimator.patterns_ is not None:
+                self.patterns = _Tensors(estimator.patterns_)
             if estimator.components_ is not None:
                 self.others = ComponentsGraph(estimator, estimator.components_)
 
     def forward(self, mean_draws: Tensor, log_std_draws: Tensor, read: Read) -> tuple[Tensor, ...]:
         """Mean, aleatoric and epistemic variance and both interval ends; draws are (members, N, rows, outputs)."""
         draws = Prediction(mean_draws.double().flatten(0, 1), log_std_draws.double().flatten(0, 1))
-        if self.others is not None:
+        if isinstance(self.others, WindowModelsGraph):
+            draws = self.others(draws, read.batch)
+        elif self.others is not None:
             draws = self.others(Moments.of(draws, mean_draws.shape[0]), read.batch)
         if read.age is not None:
             draws = stretch(draws, self.outage_scale, read.age)
         scaled = VarianceScale(self.scale)(draws).affine(read.unit, read.centre)
         p = TransformedPrediction(scaled, self.link)
-        ends = [self.link.inverse(end) for end in interval_around(scaled, self.margin)]
+        margin = self.margin if self.patterns is None else self.margin[self.patterns.model().classify(read.batch)]
+        ends = [self.link.inverse(end) for end in interval_around(scaled, margin)]
         outputs = p.mean, p.aleatoric, p.epistemic, *ends
         return tuple(output.masked_fill(read.unknown, torch.nan) for output in outputs)
 
@@ -99,6 +107,26 @@ class ComponentsGraph(nn.Module):
         parts = join_parts(ensemble, mean, variance, trees.mean(design, self.depth))
         extra = ranges.variance(batch["x"])
         return stack.mixture(parts, self.normal, self.noise_scale, extra, self.max_epistemic)
+
+
+class WindowModelsGraph(nn.Module):
+    """The models of a forecaster besides its ensemble."""
+
+    linear: Tensor
+    weights: Tensor
+
+    def __init__(self, models: WindowModels):
+        super().__init__()
+        self.features, self.problem, self.depth = models.features, models.problem, int(models.trees.depth)
+        self.trees = _Tensors(models.trees)
+        self.register_buffer("linear", models.linear.clone())
+        self.register_buffer("weights", models.weights.clone())
+
+    def forward(self, draws: Prediction, batch: Batch) -> Prediction:
+        """As `WindowModels.correct`."""
+        trees: Trees = self.trees.model()
+        models = WindowModels(self.linear, trees, self.weights, self.features, self.problem)
+        return models.move(draws, batch, lambda rows: trees.mean(rows, self.depth))
 
 
 class _Tensors(nn.Module):

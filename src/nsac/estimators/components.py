@@ -16,6 +16,7 @@ from nsac.models.encoder import Batch
 from nsac.uncertainty import Prediction
 
 NUM_MODELS, NUM_SOURCES = 3, 2  # ensemble, kernel, trees; epistemic variance of the ensemble and of the kernel
+TREES = 2  # place of the trees among the models
 MAX_ONE_HOT = 64  # categories of a column, the last of which is all rarer ones, that kernel and trees tell apart
 
 
@@ -48,7 +49,10 @@ class Components:
         """The stacked distribution of standardised rows, with `num_samples` draws."""
         design = flatten(problem, columns)
         kernel, variance = self.kernel.predict(design)
-        parts = join_parts(ensemble, kernel, variance, self.trees.predict(design))
+        trees = torch.zeros_like(kernel)
+        if self.stack.weights[TREES].any():  # a mean without weight is used nowhere
+            trees = self.trees.predict(design)
+        parts = join_parts(ensemble, kernel, variance, trees)
         return self.stack.predict(parts, num_samples, self.ranges.variance(columns["x"]), max_epistemic)
 
     def to_tensors(self) -> dict[str, Tensor]:

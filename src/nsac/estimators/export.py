@@ -22,7 +22,7 @@ from nsac._io import write_atomic
 from nsac._torch import single_threaded
 from nsac.estimators.base import AbstractEstimator
 from nsac.estimators.forecaster import NSACForecaster
-from nsac.estimators.graph import make_graph, prediction_noise
+from nsac.estimators.graph import check_exportable, make_graph, prediction_noise
 from nsac.estimators.onnx_model import input_axes, to_onnx, trace
 from nsac.estimators.regressor import NSACRegressor
 
@@ -91,13 +91,14 @@ def describe(estimator: AbstractEstimator, coverage: float = 0.9, targets: list[
         facts["columns"] = _table_columns(estimator)
         facts["targets"] = targets or [f"y{i}" for i in range(len(estimator.centre_))]
     if isinstance(estimator, NSACForecaster):
+        check_exportable(estimator)
         inputs = [*estimator.columns_.inputs, "offset"] if estimator.irregular_ else estimator.columns_.inputs
         axis = estimator.preprocessor_.axis
         dated = isinstance(axis.step, int) or axis.calendar is not None
         seconds = axis.mean_step / 1e9 if dated else axis.step
         facts["columns"] = [{"name": name, "input": "x", "place": i} for i, name in enumerate(inputs)]
-        facts |= {"targets": [estimator.columns_.target], "lookback": estimator.lookback, "horizon": estimator.horizon}
-        facts |= {"step": seconds, "cycles": list(estimator.cycles_)}
+        facts |= {"targets": [estimator.columns_.target], "step": seconds, "cycles": list(estimator.cycles_)}
+        facts |= {"lookback": estimator.lookback_, "horizon": estimator.horizon_}
     noise = prediction_noise(estimator)
     if noise is not None:
         content = noise.numpy().astype("<f4").tobytes()

@@ -16,7 +16,6 @@ from nsac._io import HeaderError, VersionError, add_header, remove_header, resol
 from nsac._torch import single_threaded
 from nsac.methods import METHODS, AbstractMethod, problem_from_dict
 from nsac.methods.stored import stored_sizes
-from nsac.uncertainty import Calibration
 
 if TYPE_CHECKING:
     from nsac.estimators.base import AbstractEstimator
@@ -161,6 +160,11 @@ def from_archive(
         raise ValueError(f"`config` must have the keys {sorted(_KEYS)}. Got {sorted(config)} instead.")
     parameters = {"members" if name == "folds" else name: value for name, value in config["parameters"].items()}
     estimator = cls(**parameters)
+    kind = config["problem"]["kind"]
+    if kind not in cls.kinds:
+        raise ValueError(f"`problem` must be one of {', '.join(cls.kinds)}. Got {kind!r} instead.")
+    if kind == "events":
+        estimator.encoding_ = "events"  # pyright: ignore[reportAttributeAccessIssue]
     estimator._check_method()
     groups: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
@@ -170,9 +174,9 @@ def from_archive(
             head = f"member.{number}"
         _check_finite(name, rest, tensor)
         groups.setdefault(head, {})[rest] = tensor
-    estimator.calibration_ = Calibration.from_tensors(groups.pop("calibration"))
+    estimator.calibration_ = estimator._read_calibration(groups.pop("calibration"))
     problem = estimator.problem_ = problem_from_dict(config["problem"])
-    if problem.kind != estimator.kind or problem.output_dim != estimator.calibration_.scale.numel():
+    if kind != "events" and problem.output_dim != estimator.calibration_.scale.numel():
         raise ValueError("`problem` does not fit the tensors.")
     state = groups.pop("own", {})
     names, seeds = [f"member.{k}" for k in range(len(groups))], config["seeds"]

@@ -1,55 +1,55 @@
 """Forecasts of irregularly sampled time series with missing values, several steps ahead."""
 
-import functools
+import logging
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import pandas as pd
-import torch
-from sklearn.utils import check_random_state, deprecated
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import check_random_state
 from torch import Tensor
 
-from nsac._checks import check_choice, check_int, probabilities
-from nsac.estimators.base import AbstractEstimator
-from nsac.estimators.evaluation import HistoricalForecasts, backtest, historical_forecasts
-from nsac.estimators.new_rows import warn_known_future
-from nsac.estimators.observations import Observations, SeriesColumns, find_columns
-from nsac.estimators.online import OnlineCalibration, absolute_scores, coverage_report
-from nsac.estimators.outages import add_outages, ages, fit_outage_scale, read_outage_scale, stretch, warn_outage
-from nsac.estimators.preprocessing import SeriesPreprocessor, prepare
-from nsac.estimators.steps import interpolate_steps, lead_times
-from nsac.estimators.times import TimeReading, restore_times
-from nsac.estimators.windows import WindowShape
-from nsac.methods import WindowProblem
-from nsac.training import WindowData
-from nsac.uncertainty import Prediction, prediction_columns
+from nsac._checks import check_choice, check_int
+from nsac.estimators.encoding import ENCODINGS, Choice, as_names, choose_by_times, choose_encoding
+from nsac.estimators.event_calibration import EventCalibration
+from nsac.estimators.event_frames import EventColumns, find_event_columns
+from nsac.estimators.forecasting import AbstractForecaster
+from nsac.estimators.observations import SeriesColumns, find_columns
+from nsac.estimators.times import TimeReading
+from nsac.estimators.window_models import MAX_WINDOWS
+from nsac.methods import METHODS
+
+LOG = logging.getLogger("nsac")
 
 
-class NSACForecaster(AbstractEstimator):
+class NSACForecaster(AbstractForecaster):
     """Forecasts with calibrated uncertainty, from a frame with a time column.
 
-    Observation times may be irregular and values missing: every row goes to the nearest slot of a regular grid (rows
-    that share a slot are averaged), and empty slots are missing values. The model predicts the change of the target
-    from its last known value. Time of day, of week and of year are inputs if the series spans such a cycle twice.
+    Observation times may be irregular and values missing. A regular series is put on a grid: every row goes to its
+    nearest slot (rows that share one are averaged), and the model sees windows of it. For irregular and sparse series,
+    several targets, attributes of series and known-future columns, every observed value is an event of its own, and
+    there is no grid (`encoding`). Time of day, of week and of year are inputs if a series spans such a cycle twice.
 
-    The latest tenth of the windows, at most 2000, is the calibration set. Each member of the ensemble trains on the
-    other windows except for one block of time, its validation set; together they predict as one mixture.
+    The latest tenth of the forecast origins, at most 2000, is the calibration set; of ten or more series of events it
+    is a share of the series. Each member of the ensemble trains on the others except for a block of time, or some
+    series, its validation set; together they predict as one mixture.
 
     Args:
-        horizon: steps to predict.
-        lookback: steps that a forecast is made from.
-        target: column to predict.
-        time: column of dates, with or without a time zone, or of numbers; ascending within a series.
+        horizon: steps to predict, or a duration: a text such as "24h", or "24" if times are numbers.
+        lookback: steps that a forecast is made from, or a duration.
+        target: column to predict, or several, each observed at its own times.
+        time: column of dates, with or without a time zone, or of numbers; ascending within a series on a grid.
         series: column that names the series, if there are several. They share one model.
         covariates: further input columns; by default all other columns of numbers. Columns of text are left out.
+        known_future: columns that are known in advance. Rows after the last observation, with an empty target, have
+            their future values, and are what is predicted.
+        static: attributes of a series, numbers or text, the same in all of its rows.
+        encoding: "grid", "events", or "auto": what suits the data, see `encoding_` and `encoding_reason_`.
         step: length of a step, a text such as "15min" for dates or a number; by default the typical gap between rows.
             Months, quarters, years and business days are recognised as steps of the calendar: a series of month
             starts is forecast at the next ones.
         time_format: format of dates that are text or whole numbers, for instance "%d.%m.%Y %H:%M".
         dayfirst: whether "01/02/1990" is in February; needed if no row decides it. `predict` reads dates as `fit` did.
-        method: a name in `nsac.METHODS` that takes windows.
+        method: a name in `nsac.METHODS` that takes windows or events.
         members: size of the ensemble; a single member is validated on its latest windows.
         num_samples: Monte Carlo draws of each member.
         training: fields of `nsac.training.TrainConfig` that replace the defaults.
@@ -59,27 +59,32 @@ class NSACForecaster(AbstractEstimator):
 
     Attributes:
         members_: the fitted methods.
+        encoding_, encoding_reason_: the encoding in use, and a sentence on why.
         calibration_: variance scale and conformal scores of their mixture, per lead time.
         columns_, cycles_: columns, and cycles of the calendar, in use.
         step_: length of a step: nanoseconds, in the unit of the time column, or months or days of the calendar.
-        irregular_: whether the time between an observation and its slot is an input.
-        outage_scale_: factors on the standard deviation after an outage, by the age of the last known value.
-        preprocessor_: turns frames into windows, and predictions into the unit of the target.
-        online_, stream_: adaptive margins, see `update`.
+        horizon_, lookback_: both in steps.
+        irregular_: grid: whether the time between an observation and its slot is an input.
+        components_: grid: linear regression and trees beside the members, and the weights of all; None for methods
+            other than `"nsac"`, for more than 10,000 windows, and in model folders of earlier versions.
+        outage_scale_: grid: factors on the standard deviation after an outage, by the age of the last known value.
+        correlation_: grid: of the errors at all lead times, for joint samples.
+        preprocessor_, events_: turn frames into windows, or into events.
+        online_, stream_: grid: adaptive margins, see `update`.
     """
-
-    kind: ClassVar[str] = "windows"
-    problem_: WindowProblem
 
     def __init__(
         self,
-        horizon: int = 24,
-        lookback: int = 48,
-        target: str = "y",
+        horizon: int | str = 24,
+        lookback: int | str = 48,
+        target: str | Sequence[str] = "y",
         time: str = "date",
         series: str | None = None,
         *,
         covariates: Sequence[str] | None = None,
+        known_future: Sequence[str] | None = None,
+        static: Sequence[str] | None = None,
+        encoding: str = "auto",
         step: str | float | None = None,
         time_format: str | None = None,
         dayfirst: bool | None = None,
@@ -97,6 +102,9 @@ class NSACForecaster(AbstractEstimator):
         self.time = time
         self.series = series
         self.covariates = covariates
+        self.known_future = known_future
+        self.static = static
+        self.encoding = encoding
         self.step = step
         self.time_format = time_format
         self.dayfirst = dayfirst
@@ -109,192 +117,68 @@ class NSACForecaster(AbstractEstimator):
         self.folds = folds
 
     def fit(self, frame: pd.DataFrame, y: None = None) -> "NSACForecaster":
-        """Fit and calibrate on rows in order of time; the target is one of the columns, and `y` is not used."""
-        self._check_method()
-        for name in ("horizon", "lookback", "members"):
-            check_int(name, getattr(self, name))
+        """Fit and calibrate; the target is one of the columns, and `y` is not used.
+
+        On a grid, rows are in order of time; events may be in any order.
+        """
+        check_int("members", self.members)
         members: Any = self._n_members()
-        shape = WindowShape(self.lookback, self.horizon)
-        columns = self._find_columns(frame)
-        data = prepare(frame, columns, self.step, shape)
-        splits = shape.member_splits(data.rest, data.times, members)
+        self.encoding_, self.encoding_reason_ = self._choose_encoding(frame)
+        self._check_method()
+        columns: Any = self._event_columns(frame) if self.encoding_ == "events" else self._find_columns(frame)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        random = np.random.default_rng(seed)
-        windows, splits = add_outages(data.windows, splits, random)
-        p = self._learn(data.problem, windows, data.calibration, splits, seed, [{}])
-        self.outage_scale_ = fit_outage_scale(self._draws, data.calibration, self.calibration_.scale, random)
-        scores = absolute_scores(data.calibration, stretch(p, self.outage_scale_, ages(data.calibration)))
-        self._keep(data.preprocessor, OnlineCalibration.start(scores, data.observations))
+        self._forecasts.fit(frame, columns, members, seed)
         return self
 
-    def predict(self, frame: pd.DataFrame, at: Any = None, coverage: float | Sequence[float] = 0.9) -> pd.DataFrame:
-        """Forecast the steps after the last row of each series; warn if its latest targets are missing.
-
-        Args:
-            frame: at least the latest rows, `lookback` steps if possible; earlier ones do not matter.
-            at: times to forecast instead, after the last row and within the horizon. Between steps forecasts are
-                interpolated, from the last known value on.
-            coverage: of the interval; 0.9 makes the columns `lower_90` and `upper_90`. Several are allowed.
-
-        Returns:
-            One row per step (and series): the time, the series, `mean`, `std`, `aleatoric` and `epistemic` variance
-            (std^2 is their sum), and the bounds of the intervals.
-        """
-        coverages = probabilities("coverage", coverage)
-        observations, windows, p = self._predict_latest(frame)
-        bounds = {each: self._interval(windows, p, each) for each in coverages}
-        p = self.preprocessor_.prediction_in_unit(windows, self.calibration_.apply(p))
-        mean, std = p.mean_draws, p.log_std_draws.exp()
-        axis = self.preprocessor_.axis
-        positions = observations.last[:, None] + (np.arange(1, self.horizon + 1) * self.step_)[None]
-        if at is not None:
-            positions, lead = lead_times(at, observations.last, axis, self.horizon, self.columns_.reading)
-            start = self.preprocessor_.last_values(windows)
-            between = functools.partial(interpolate_steps, lead=lead, age=ages(windows))
-            mean, std = between(mean, start), between(std, torch.zeros_like(start))
-            bounds = {each: [between(b, start) for b in ends] for each, ends in bounds.items()}
-        times = restore_times(axis.times(positions).ravel(), observations.time_dtype)
-        table: dict[str, Any] = {self.columns_.time: times}
-        if self.columns_.series is not None:
-            table[self.columns_.series] = np.repeat(np.array(observations.names, dtype=object), positions.shape[1])
-        intervals = {each: (lower, upper) for each, (lower, upper) in bounds.items()}
-        return pd.DataFrame(table | prediction_columns(Prediction(mean, std.log()), intervals))
-
-    def predict_interval(self, frame: pd.DataFrame, coverage: float | Sequence[float] = 0.9) -> np.ndarray:
-        """Lower and upper bounds of the steps after the last row of each series, (series, 2, horizon).
-
-        For a sequence of coverages (series, coverages, 2, horizon).
-        """
-        coverages = probabilities("coverage", coverage)
-        _, windows, p = self._predict_latest(frame)
-        bounds = torch.stack([torch.stack(self._interval(windows, p, each), 1) for each in coverages], 1).numpy()
-        return bounds[:, 0] if np.ndim(coverage) == 0 else bounds
-
-    def predict_quantiles(
-        self, frame: pd.DataFrame, quantiles: float | Sequence[float] = (0.1, 0.5, 0.9)
-    ) -> np.ndarray:
-        """Quantiles of the calibrated mixture, (series, quantiles, horizon)."""
-        return self.predict_distribution(frame).quantile(np.atleast_1d(quantiles).tolist()).movedim(0, 1).numpy()
-
-    def predict_distribution(self, frame: pd.DataFrame) -> Prediction:
-        """The calibrated mixture in the unit of the target, (series, horizon)."""
-        _, windows, p = self._predict_latest(frame)
-        return self.preprocessor_.prediction_in_unit(windows, self.calibration_.apply(p))
-
-    def ood_score(self, frame: pd.DataFrame) -> np.ndarray:
-        """Out-of-distribution score of the latest window of each series, (series,).
-
-        The score is the epistemic standard deviation of the standardised forecast, as a root mean square over the
-        horizon. It needs a method with epistemic uncertainty, or several members.
-        """
-        self._check_epistemic()
-        return self._predict_latest(frame)[2].epistemic.mean(1).sqrt().numpy()
-
-    def historical_forecasts(
-        self, frame: pd.DataFrame, since: Any = None, coverage: float = 0.9, max_origins: int | None = None
-    ) -> HistoricalForecasts:
-        """Forecasts from every row of a frame, beside the observed values; intervals are not adaptive.
-
-        With `since`, a time, only forecasts whose steps are all from then on; with `max_origins` forecasts from so many
-        rows at most, evenly subsampled.
-        """
-        check_is_fitted(self)
-        return historical_forecasts(self, frame, since, coverage, max_origins)
-
-    def backtest(self, frame: pd.DataFrame, folds: int = 5) -> pd.DataFrame:
-        """Fit on the past and score the forecasts that follow, several times, beside baselines.
-
-        The rows are cut into `folds + 1` blocks of equal size; fold k fits the first k and scores forecasts of block
-        k + 1. The forecaster itself does not change.
-
-        Returns:
-            One row per fold and method: `mse`, `mae`, `crps`, `nll`, `coverage_90` and `width_90` in the unit of the
-            target, over all lead times.
-        """
-        check_int("folds", folds)
-        return backtest(self, frame, folds)
-
-    def update(self, frame: pd.DataFrame) -> "NSACForecaster":
-        """Adapt the intervals to the observations since the last call, or since `fit`.
-
-        Every forecast that could have been made in the frame and has come due since is scored, in order of time: after
-        misses the intervals of `predict` become wider, after hits narrower, separately for each lead time, so that the
-        coverage approaches the nominal one in the long run. Means and variances do not change. The frame has the new
-        rows, and before them `lookback + horizon` steps of earlier rows or more: no forecast is scored twice.
-        """
-        self.update_report(frame)
-        return self
-
-    def update_report(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Call `update`, and report the coverage of the adaptive intervals of the forecasts that came due.
-
-        Returns:
-            One row per lead time: `step`, the number of `forecasts`, and `coverage_50`, ..., the share of them that
-            the intervals of then covered.
-        """
-        check_is_fitted(self)
-        observations = self.preprocessor_.read(frame)
-        return coverage_report(*self.online_.update(observations, self.preprocessor_, self._predict))
-
-    @deprecated("call `update_report` instead")
-    def track(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The same as `update_report`, with the column `judged` instead of `forecasts`."""
-        return self.update_report(frame).rename(columns={"forecasts": "judged"})
-
-    @deprecated("call `historical_forecasts` instead")
-    def forecasts(
-        self, frame: pd.DataFrame, since: Any = None, coverage: float = 0.9, most: int | None = None
-    ) -> HistoricalForecasts:
-        """The same as `historical_forecasts`, with `most` instead of `max_origins`."""
-        return self.historical_forecasts(frame, since, coverage, most)
-
-    def _find_columns(self, frame: pd.DataFrame) -> SeriesColumns:
+    def _reading(self) -> TimeReading:
         check_choice("dayfirst", self.dayfirst, (None, True, False))
         if not (self.time_format is None or isinstance(self.time_format, str)):
             raise ValueError(f"`time_format` must be a text such as '%d.%m.%Y'. Got {self.time_format!r} instead.")
-        reading = TimeReading(self.time_format, self.dayfirst)
-        return find_columns(frame, self.time, self.series, self.target, self.covariates, reading)
+        return TimeReading(self.time_format, self.dayfirst)
 
-    def _keep(self, preprocessor: SeriesPreprocessor, online: OnlineCalibration) -> None:
-        self.preprocessor_, self.online_, self.stream_ = preprocessor, online, online.stream
-        self.columns_, self.step_, self.cycles_ = preprocessor.columns, preprocessor.axis.step, preprocessor.cycles
-        self.irregular_ = preprocessor.irregular
+    def _find_columns(self, frame: pd.DataFrame) -> SeriesColumns:
+        return find_columns(frame, self.time, self.series, self.targets_[0], self.covariates, self._reading())
 
-    def _predict_latest(self, frame: pd.DataFrame) -> tuple[Observations, WindowData, Prediction]:
-        """The latest windows, and the members' prediction of them, not calibrated."""
-        check_is_fitted(self)
-        observations = self.preprocessor_.read(frame)
-        windows = self.preprocessor_.latest(observations)
-        warn_known_future(observations, self.columns_, self.preprocessor_.axis, self.horizon)
-        warn_outage(ages(windows), self.columns_, observations.names, learned=len(self.outage_scale_) > 1)
-        return observations, windows, self._predict(windows)
+    def _event_columns(self, frame: pd.DataFrame) -> EventColumns:
+        known_future, static = as_names(self.known_future), as_names(self.static)
+        covariates = None if self.covariates is None else as_names(self.covariates)
+        names = self.time, self.series, self.targets_, covariates, known_future, static
+        return find_event_columns(frame, *names, self._reading())
 
-    def _predict(self, windows: WindowData) -> Prediction:
-        """The members' prediction, not calibrated, except for the age of the last known values."""
-        return stretch(self._draws(windows), self.outage_scale_, ages(windows))
-
-    def _interval(self, windows: WindowData, p: Prediction, coverage: float) -> list[Tensor]:
-        """Lower and upper bounds in the unit of the target; adaptive after an update."""
-        if not self.stream_.begun:
-            return self.preprocessor_.in_unit(windows, *self.calibration_.interval(p, coverage))
-        half = torch.as_tensor(self.stream_.margin(coverage)) * p.std
-        return self.preprocessor_.in_unit(windows, p.mean - half, p.mean + half)
+    def _choose_encoding(self, frame: pd.DataFrame) -> Choice:
+        check_choice("encoding", self.encoding, ENCODINGS)
+        check_choice("method", self.method, [n for n, cls in METHODS.items() if set(self.kinds) & set(cls.kinds)])
+        takes_events = "events" in METHODS[self.method].kinds
+        choice = choose_encoding(
+            self.encoding, self.targets_, as_names(self.static), as_names(self.known_future), takes_events
+        )
+        if choice is None:
+            choice = choose_by_times(frame, self._find_columns(frame), self.step)
+        LOG.info(choice.reason)
+        return choice
 
     def _training(self, rows: int) -> dict[str, Any]:
+        if self._kind == "events":
+            return {
+                "max_steps": int(min(300 + rows // 4, 1500)), "batch_size": int(min(64, rows)), "learning_rate": 2e-3,
+                "weight_decay": 0.1, "validate_every": 100, "validation_batch_size": 256,
+            }  # fmt: skip
+        most = 500 if self.method == "nsac" and rows <= MAX_WINDOWS else 2000  # the other models need no more
         return {
-            "max_steps": int(min(300 + rows // 2, 2000)), "batch_size": int(min(128, rows)), "learning_rate": 2e-3,
+            "max_steps": int(min(300 + rows // 2, most)), "batch_size": int(min(128, rows)), "learning_rate": 2e-3,
             "weight_decay": 0.5, "validate_every": 150,
         }  # fmt: skip
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        facts, arrays = self.preprocessor_.to_dict()
-        online_facts, online_arrays = self.online_.to_dict()
-        tensors = {name: torch.as_tensor(v) for name, v in (arrays | online_arrays).items()}
-        return facts | online_facts, tensors | {"outage_scale": self.outage_scale_}
+        facts, tensors = self._forecasts.state()
+        return facts | {"encoding_reason": self.encoding_reason_}, tensors
+
+    def _read_calibration(self, tensors: dict[str, Tensor]) -> Any:
+        if self._kind == "events":
+            return EventCalibration.from_tensors(tensors, len(self.targets_))
+        return super()._read_calibration(tensors)
 
     def _load_state(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        shape = WindowShape(self.lookback, self.horizon)
-        self.outage_scale_ = read_outage_scale(tensors.get("outage_scale"), self.lookback, self.horizon)
-        preprocessor = SeriesPreprocessor.from_dict(facts, arrays, shape, self.problem_)
-        self._keep(preprocessor, OnlineCalibration.from_dict(facts, arrays, self.horizon))
+        self._forecasts.load_state(facts, tensors)
+        encoding = "events" if self._kind == "events" else "grid"
+        self.encoding_, self.encoding_reason_ = encoding, str(facts.get("encoding_reason", ""))

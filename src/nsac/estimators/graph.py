@@ -21,6 +21,7 @@ from nsac.methods import AbstractMethod
 from nsac.methods.nsac import NSACMethod
 from nsac.models.windows import interpolate_missing
 from nsac.training.windows import last_and_unit, steps_since_known
+from nsac.uncertainty.mondrian import class_margins
 
 TRACED_ROWS = 3  # rows of the inputs that a graph is traced with; 1 and 2 would be taken for constants
 
@@ -37,13 +38,20 @@ def make_graph(estimator: AbstractEstimator, coverage: float) -> tuple["Graph", 
             inputs["c"] = torch.ones(TRACED_ROWS, len(estimator.columns_.categories), dtype=torch.int64)
     else:
         assert isinstance(estimator, NSACForecaster)
-        inputs["x"] = torch.zeros(TRACED_ROWS, estimator.lookback, estimator.problem_.input_dim, dtype=torch.float64)
+        check_exportable(estimator)
+        inputs["x"] = torch.zeros(TRACED_ROWS, estimator.lookback_, estimator.problem_.input_dim, dtype=torch.float64)
         if estimator.cycles_:
             inputs["time"] = torch.zeros(TRACED_ROWS, dtype=torch.float64)
     noise = prediction_noise(estimator)
     if noise is not None:
         inputs["noise"] = noise
     return Graph(estimator, coverage).eval(), inputs
+
+
+def check_exportable(forecaster: NSACForecaster) -> None:
+    """Only windows have inputs of a fixed size."""
+    if forecaster.encoding_ == "events":
+        raise ValueError("A model with encoding='events' cannot be exported. Fit one with encoding='grid'.")
 
 
 def prediction_noise(estimator: AbstractEstimator) -> Tensor | None:
@@ -129,11 +137,14 @@ def _draws(member: nn.Module, read: Read, noise: Tensor | None) -> tuple[Tensor,
 
 
 def graph_margin(estimator: AbstractEstimator, coverage: float) -> Tensor:
-    """Half width of the interval in calibrated standard deviations, per column."""
-    margin = estimator.calibration_.margin(coverage)
+    """Half width of the interval in calibrated standard deviations, per column; or (classes + 1, columns)."""
+    calibration = estimator.calibration_
+    margin = calibration.margin(coverage)
+    if calibration.classes is not None:
+        margin = class_margins(calibration.scores, calibration.classes, coverage)
     if isinstance(estimator, NSACForecaster) and estimator.stream_.begun:
         adapted = torch.as_tensor(estimator.stream_.margin(coverage), dtype=torch.float64)
-        margin = adapted / estimator.calibration_.scale  # adapted margins refer to standard deviations before scaling
+        margin = adapted / calibration.scale  # adapted margins refer to standard deviations before scaling
     if margin.isinf().any():
         warnings.warn(
             f"Too few rows of calibration for a conformal interval of coverage {coverage}: the exported one is "

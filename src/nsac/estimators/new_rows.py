@@ -70,7 +70,7 @@ def warn_known_future(observations: Observations, columns: SeriesColumns, axis: 
                 f"The last {stop - first} rows{whose} have values of covariates but no {columns.target!r}. Future "
                 f"values of covariates are not used: the forecasts are those from {begin} to {end}, after these rows. "
                 f"Drop these rows to forecast from the last known {columns.target!r} on.",
-                stacklevel=4,
+                stacklevel=5,
             )
             return
 

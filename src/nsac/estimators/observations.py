@@ -75,22 +75,27 @@ def find_columns(
     named = {"target": target, "time": time}
     if series is not None:
         named["series"] = series
+    check_output_names(named)
+    if len(set(named.values())) < len(named):
+        raise ValueError(f"`target`, `time` and `series` must be different columns. Got {named} instead.")
+    columns = replace(columns, reading=resolve_reading(frame[time], time, reading or TimeReading()))
+    if covariates is None:
+        others = [name for name in frame.columns if name not in named.values()]
+        return replace(columns, covariates=tuple(name for name in others if holds_numbers(frame[name])))
+    for name in covariates:
+        if name in named.values():
+            raise ValueError(f"`covariates` must be other columns than {named}. Got {name!r} instead. Leave it out.")
+    return columns
+
+
+def check_output_names(named: dict[str, str]) -> None:
+    """Time and series are columns of a forecast, beside those of `OUTPUT_NAMES`."""
     for role in ("time", "series"):
         if OUTPUT_NAMES.fullmatch(str(named.get(role))):
             raise ValueError(
                 f"`{role}` must not be a column of the forecasts (mean, std, aleatoric, epistemic, lower_*, upper_*, "
                 f"quantile_*). Got {named[role]!r} instead. Rename the column."
             )
-    if len(set(named.values())) < len(named):
-        raise ValueError(f"`target`, `time` and `series` must be different columns. Got {named} instead.")
-    columns = replace(columns, reading=resolve_reading(frame[time], time, reading or TimeReading()))
-    if covariates is None:
-        others = [name for name in frame.columns if name not in named.values()]
-        return replace(columns, covariates=tuple(name for name in others if _holds_numbers(frame[name])))
-    for name in covariates:
-        if name in named.values():
-            raise ValueError(f"`covariates` must be other columns than {named}. Got {name!r} instead. Leave it out.")
-    return columns
 
 
 def read_observations(frame: pd.DataFrame, columns: SeriesColumns) -> Observations:
@@ -106,7 +111,7 @@ def read_observations(frame: pd.DataFrame, columns: SeriesColumns) -> Observatio
             raise ValueError(f"Column {columns.series!r} must name a series. {empty} is empty.")
         codes, names = codes.astype(np.int64), list(names)
     _check_order(times, codes, frame, columns)
-    values = np.stack([_read_numbers(frame[name], name) for name in columns.inputs], 1)
+    values = np.stack([read_numbers(frame[name], name) for name in columns.inputs], 1)
     order = np.argsort(codes, kind="stable")
     return Observations(times[order], codes[order], names, values[order], time_dtype)
 
@@ -129,15 +134,20 @@ def check_inputs(observations: Observations, columns: SeriesColumns) -> None:
 
 def _checked(frame: Any, columns: SeriesColumns) -> pd.DataFrame:
     """The frame, with the times as a column if its index holds them; every column is there, once."""
+    named = [("target", columns.target), ("time", columns.time), *(("covariates", name) for name in columns.covariates)]
+    if columns.series is not None:
+        named.append(("series", columns.series))
+    return check_frame(frame, columns.time, named)
+
+
+def check_frame(frame: Any, time: str, named: Sequence[tuple[str, str]]) -> pd.DataFrame:
+    """The frame, with the times as a column if its index holds them; `named` are roles and names of its columns."""
     if not isinstance(frame, pd.DataFrame):
         raise TypeError(f"`frame` must be a pandas DataFrame. Got {type(frame).__name__} instead.")
     if not len(frame):
         raise ValueError(f"`frame` must have rows. Got 0 rows of the columns {list(frame.columns)} instead.")
-    if columns.time not in frame.columns and frame.index.name == columns.time:
+    if time not in frame.columns and frame.index.name == time:
         frame = frame.reset_index()
-    named = [("target", columns.target), ("time", columns.time), *(("covariates", name) for name in columns.covariates)]
-    if columns.series is not None:
-        named.append(("series", columns.series))
     for role, name in named:
         if name not in frame.columns:
             raise ValueError(
@@ -163,7 +173,8 @@ def _without_copies(frame: pd.DataFrame, columns: SeriesColumns) -> pd.DataFrame
     return frame.loc[~copies]
 
 
-def _holds_numbers(column: pd.Series | pd.DataFrame) -> bool:
+def holds_numbers(column: pd.Series | pd.DataFrame) -> bool:
+    """Whether a column can be an input: it has numbers, or is empty."""
     if isinstance(column, pd.DataFrame) or types.is_numeric_dtype(column):
         return True  # a name that is there twice is refused when the values are read
     if types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.CategoricalDtype):
@@ -171,7 +182,8 @@ def _holds_numbers(column: pd.Series | pd.DataFrame) -> bool:
     return bool(column.isna().all() or pd.to_numeric(column, errors="coerce").notna().any())
 
 
-def _read_numbers(column: pd.Series, name: str) -> np.ndarray:
+def read_numbers(column: pd.Series, name: str) -> np.ndarray:
+    """Values of a column, NaN where one is missing; text is an error that names the row."""
     numbers = pd.Series(pd.to_numeric(column, errors="coerce"))
     text = (numbers.isna() & column.notna()).to_numpy()
     if text.any():

@@ -121,4 +121,4 @@ def warn_outage(age: Tensor, columns: SeriesColumns, names: Sequence[Any], learn
     effect = "intervals are wider"
     if not learned:
         effect = "intervals are too narrow, as the model was fitted by an earlier version. Fit it again"
-    warnings.warn(f"The last {values} of {whose} {verb} missing{also}; {effect}.", stacklevel=4)
+    warnings.warn(f"The last {values} of {whose} {verb} missing{also}; {effect}.", stacklevel=5)

@@ -1,6 +1,7 @@
 """How a fitted regressor predicts: rows in chunks, members and other models as one calibrated distribution."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from nsac._checks import probabilities
 from nsac._torch import single_threaded
 from nsac.estimators.base import PREDICTION_BATCH, AbstractEstimator, join, mixture
 from nsac.estimators.columns import Columns
-from nsac.estimators.components import Components, Moments
+from nsac.estimators.components import Components
+from nsac.estimators.ensemble import ensemble_moments
 from nsac.estimators.imputation import HotDeck
+from nsac.estimators.patterns import MissingPatterns
 from nsac.estimators.stacked import member_draws
 from nsac.estimators.tables import as_frame, check_table
 from nsac.estimators.targets import max_epistemic
@@ -35,6 +38,7 @@ class AbstractTablePredictor(AbstractEstimator):
     columns_: Columns
     imputer_: HotDeck
     components_: Components | None  # None: the mixture of the members predicts
+    patterns_: MissingPatterns | None  # None: all rows are calibrated together
     link_: Link
     centre_: np.ndarray  # (outputs,), of the targets on the scale of the link, as `scale_`
     scale_: np.ndarray
@@ -65,10 +69,10 @@ class AbstractTablePredictor(AbstractEstimator):
 
         coverages, levels = probabilities("coverage", coverage), probabilities("quantiles", quantiles)
         names, chunks = [""], []
-        for p in self._predictions(X):
+        for p, classes in zip(self._predictions(X), self._classes(X), strict=False):
             if p.shape[1] > 1:
                 names = self.data_.get("targets") or [str(i) for i in range(p.shape[1])]
-            intervals = {each: self._interval(p, each) for each in coverages}
+            intervals = {each: self._interval(p, each, classes) for each in coverages}
             chunks.append(prediction_columns(p, intervals, {each: p.quantile(each) for each in levels}, names))
         columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
         return DataFrame(columns, index=X.index if hasattr(X, "iloc") else None)
@@ -80,8 +84,8 @@ class AbstractTablePredictor(AbstractEstimator):
         """
         coverages = probabilities("coverage", coverage)
         chunks = []
-        for p in self._predictions(X):
-            intervals = [torch.stack(self._interval(p, each), 1) for each in coverages]
+        for p, classes in zip(self._predictions(X), self._classes(X), strict=False):
+            intervals = [torch.stack(self._interval(p, each, classes), 1) for each in coverages]
             chunks.append(torch.stack(intervals, 1))
         ends = self._joined(chunks)
         return ends[:, 0] if np.ndim(coverage) == 0 else ends
@@ -97,12 +101,17 @@ class AbstractTablePredictor(AbstractEstimator):
         return p[:, 0] if self._axes == 1 else p
 
     def conformal_interval(
-        self, prediction: Prediction | TransformedPrediction, coverage: float = 0.9
+        self, prediction: Prediction | TransformedPrediction, coverage: float = 0.9, X: Any = None
     ) -> tuple[Tensor, Tensor]:
-        """Lower and upper ends of the conformal interval of a prediction that `predict_distribution` returned."""
+        """Lower and upper ends of the conformal interval of a prediction that `predict_distribution` returned.
+
+        With X, the predicted rows, they are those of `predict_interval`, whose coverage holds for each pattern of
+        missing values. Without it, it holds for all rows together.
+        """
+        classes = None if X is None or self.patterns_ is None else torch.cat(list(self._classes(X)))
         if self._axes == 2:
-            return self._interval(prediction, coverage)
-        lower, upper = self._interval(prediction[:, None], coverage)
+            return self._interval(prediction, coverage, classes)
+        lower, upper = self._interval(prediction[:, None], coverage, classes)
         return lower[:, 0], upper[:, 0]
 
     def ood_score(self, X: Any) -> np.ndarray:
@@ -143,9 +152,18 @@ class AbstractTablePredictor(AbstractEstimator):
         """The distribution on the scale on which targets are learned."""
         return prediction.prediction if isinstance(prediction, TransformedPrediction) else prediction
 
-    def _interval(self, prediction: Prediction | TransformedPrediction, coverage: float) -> tuple[Tensor, Tensor]:
-        lower, upper = self.calibration_.scaled_interval(self._base(prediction), coverage)
+    def _interval(
+        self, prediction: Prediction | TransformedPrediction, coverage: float, classes: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        lower, upper = self.calibration_.scaled_interval(self._base(prediction), coverage, classes)
         return self.link_.inverse(lower), self.link_.inverse(upper)
+
+    def _classes(self, X: Any) -> Iterable[Any]:
+        """Classes of the rows of each chunk by their missing values; None for ever if there are no classes."""
+        if self.patterns_ is None:
+            return itertools.repeat(None)
+        columns = self.columns_.tensors(check_table(self, as_frame(X), reset=False))
+        return self.patterns_.classify(columns).split(CHUNK_ROWS)
 
     def _chunks(self, X: Any) -> Iterator[Prediction]:
         """Standardised predictions of the members, before calibration; every row is predicted here, once."""
@@ -166,9 +184,8 @@ class AbstractTablePredictor(AbstractEstimator):
         if self.components_ is None:
             return mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), self.num_samples)
         size = member_draws(self.num_samples, len(self.members_))
-        draws = mixture(self.members_, _split_rows(columns, PREDICTION_BATCH), size)
         with single_threaded():
-            ensemble = Moments.of(draws, len(self.members_))
+            ensemble = ensemble_moments(self.members_, columns, size)
             limit = max_epistemic(self.link_, self.scale_)
             return self.components_.predict(self.problem_, columns, ensemble, self.num_samples, limit)
 

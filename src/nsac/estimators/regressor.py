@@ -16,9 +16,10 @@ from nsac._torch import single_threaded
 from nsac.estimators.base import Splits, calibration_size, random_splits
 from nsac.estimators.columns import Columns, categorical_positions, digest_of, target_names, target_std, target_values
 from nsac.estimators.components import Components, design_groups, flatten
-from nsac.estimators.grouping import group_codes, row_weights, warn_if_grouped
+from nsac.estimators.grouping import counted_rows, warn_if_grouped
 from nsac.estimators.importance import ImportanceMixin
 from nsac.estimators.imputation import HotDeck
+from nsac.estimators.patterns import MissingPatterns
 from nsac.estimators.predicting import AbstractTablePredictor
 from nsac.estimators.recipe import mixture_training, weight_decay_candidates
 from nsac.estimators.stacked import (
@@ -39,7 +40,7 @@ from nsac.models.encoder import Batch
 from nsac.training import Data, Subset, TensorData
 from nsac.uncertainty import Link
 
-COMPONENTS = "components."  # prefix of the names of their tensors in a file
+COMPONENTS, PATTERNS = "components.", "patterns."  # prefixes of the names of their tensors in a file
 _FACTS = {"columns", "named", "axes", "data", "chosen", "link", "stacked"}  # keys of the plain values of `_state`
 
 
@@ -64,7 +65,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         target_range: lower and upper bound of the targets, either of which may be None: (0, None) for positive ones.
             Predictions stay within. None if the data decide whether the logarithm of positive targets is learned.
         training: fields of `nsac.training.TrainConfig` that replace the defaults.
-        num_samples: draws of the predictive distribution.
+        num_samples: draws of the predictive distribution; with method `"nsac"` 1 counts as 2.
         n_jobs: processes that train members at the same time; None is 1.
         random_state: fixes everything that is random: a number, None or a `RandomState`.
         verbose: whether to show progress: a bar on a terminal, a line now and then elsewhere.
@@ -82,7 +83,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         n_features_in_, feature_names_in_: columns of X; the latter only if X was a frame with names.
     """
 
-    kind: ClassVar[str] = "table"
+    kinds: ClassVar[tuple[str, ...]] = ("table",)
 
     def __init__(
         self,
@@ -125,7 +126,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         Args:
             X: (n, features).
             y: (n,) or (n, outputs).
-            sample_weight: (n,), at least 0: how much each row counts.
+            sample_weight: (n,), at least 0: how much each row counts. A row of weight 0 is as if it were not there.
             groups: (n,), which rows belong together, as those of one machine or patient. Rows of a group are left out
                 together, so that intervals have their coverage in a new group.
         """
@@ -137,11 +138,11 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         target = target_values(y, type(self).__name__)
         self._axes, target = target.ndim, np.array(target).reshape(len(target), -1)  # a frame's may be read-only
         check_consistent_length(table, target)
+        table, target, weight, codes = counted_rows(table, target, sample_weight, groups)
         known = list(getattr(self, "feature_names_in_", []))
         names = [str(name) for name in known or range(self.n_features_in_)]
         categorical = categorical_positions(self.categorical or (), known, names)
         self.columns_ = Columns.fit(table, names, categorical, self.dayfirst)
-        weight, codes = row_weights(sample_weight, len(target)), group_codes(groups, len(target))
         random_state = check_random_state(self.random_state)
         inputs = self.columns_.tensors(table)
         if issubclass(METHODS[self.method], NSACMethod):
@@ -180,7 +181,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
             fitted = fit_stacked(
                 self.problem_, inputs, z, splits, weight, codes, seed, self.num_samples, self._train_members, first
             )
-        self.members_, self.components_, self.calibration_, self.seeds_, chosen = fitted
+        self.members_, self.components_, self.calibration_, self.seeds_, chosen, self.patterns_ = fitted
         self.chosen_ = {name: value for name, value in chosen.items() if name not in (self.training or {})}
 
     def _fit_mixture(
@@ -190,7 +191,7 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         n = len(target)
         order = random_state.permutation(n)
         calibration, rest = np.sort(order[: calibration_size(n)]), np.sort(order[calibration_size(n) :])
-        self.components_, self.link_ = None, Link("identity")
+        self.components_, self.patterns_, self.link_ = None, None, Link("identity")
         target_std(target[rest], y)
         data = TensorData(**inputs, y=self._standardise(target, rest))
         self.data_ = self._data(data.columns, y)
@@ -240,16 +241,19 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         tensors = self.imputer_.to_tensors() | {name: torch.as_tensor(array) for name, array in arrays.items()}
         if self.components_ is not None:
             tensors |= {f"{COMPONENTS}{name}": each for name, each in self.components_.to_tensors().items()}
+        if self.patterns_ is not None:
+            tensors |= {f"{PATTERNS}{name}": each for name, each in self.patterns_.to_tensors().items()}
         return facts, tensors
 
     def _load_state(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         problem = self.problem_
         facts = {"link": Link("identity").to_dict(), "stacked": False} | facts  # older folders have neither
-        own = {name: each for name, each in tensors.items() if not name.startswith(COMPONENTS)}
-        others = {name.removeprefix(COMPONENTS): each for name, each in tensors.items() if name not in own}
-        tensors = own
+        tensors, others = _split_prefix(tensors, COMPONENTS)
+        tensors, patterns = _split_prefix(tensors, PATTERNS)
         self.link_ = Link.from_dict(facts["link"])
         self.components_ = Components.from_tensors(others, problem) if facts["stacked"] else None
+        width, classes = problem.input_dim + len(problem.categories), self.calibration_.classes
+        self.patterns_ = MissingPatterns.from_tensors(patterns, width) if patterns else None
         self.imputer_ = HotDeck.from_tensors(tensors, problem.input_dim, problem.categories)
         self.columns_ = Columns.from_dict(facts["columns"], tensors["x.centre"], tensors["x.scale"])
         self.centre_ = tensors["y.centre"].double().numpy()
@@ -271,7 +275,15 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
             "the scale of y": bool(np.isfinite(self.centre_).all() and (self.scale_ > 0).all()),
             "target names": not self.data_.get("targets") or len(self.data_["targets"]) == problem.output_dim,
             "missing values": problem.missing == bool(self.imputer_.learned["x"].any()),
+            "patterns of missing values": (0 if classes is None else int(classes.max()) + 1)
+            == (0 if self.patterns_ is None else self.patterns_.n_classes),
         }
         for name, fits in rules.items():
             if not fits:
                 raise ValueError(f"`own` does not fit the problem: {name}.")
+
+
+def _split_prefix(tensors: dict[str, Tensor], prefix: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Tensors whose names have not, and have, this prefix; the latter without it."""
+    others = {name: each for name, each in tensors.items() if not name.startswith(prefix)}
+    return others, {name.removeprefix(prefix): each for name, each in tensors.items() if name not in others}

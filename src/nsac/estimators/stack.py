@@ -1,5 +1,6 @@
 """Stacking: one predictive distribution from several models, fitted on rows that none of them was trained on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ ROBUST_STEPS = 5  # times that these rows are found anew
 MAX_NOISE_RATIO = 25.0  # largest variance of the noise over the mean squared error of left-out rows
 MAX_BEYOND = 0.5  # how far means may be beyond the targets that were seen, in ranges of these
 MAX_ROWS = 20_000  # rows that the stack is fitted on
+MIN_DRAWS = 2  # of which the variance of the mean can be computed
 PRIOR_ROWS = 5.0  # weight, in rows, of the prior of the variance factors
 MIN_SHARE = 0.2  # least constant variance, in shares of the squared typical error: models may agree by chance
 MIN_SHARE_OF_MEAN = 0.03  # the same, in shares of the mean squared error: most rows may repeat others exactly
@@ -29,6 +31,10 @@ class Parts(NamedTuple):
     means: Tensor  # (models, n, outputs)
     aleatoric: Tensor  # (n, outputs), variance of the noise, learned
     epistemic: Tensor  # (n, outputs, sources), variances of the mean, from several sources
+
+    def rows(self, kept: Tensor) -> "Parts":
+        """Predictions of these rows."""
+        return Parts(self.means[:, kept], self.aleatoric[kept], self.epistemic[kept])
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Stack:
         columns = []
         for j in range(y.shape[1]):
             means, target = parts.means[:, :, j], y[:, j]
-            w = _robust_weights(means.numpy(), target.numpy(), row_weight.numpy())
+            w = robust_weights(means.numpy(), target.numpy(), row_weight.numpy())
             sources = _sources(means, parts.aleatoric[:, j], parts.epistemic[:, j], w)
             columns.append((w, *_fit_variance(sources, (target - w @ means).square(), row_weight)))
         w, factors, freedom = (torch.stack(list(column), -1) for column in zip(*columns, strict=True))
@@ -73,15 +79,15 @@ class Stack:
 
         Args:
             parts: predictions of the models.
-            num_samples: number of draws.
+            num_samples: number of draws; 1 counts as 2, since one draw has no variance of the mean.
             extra: (n,), variance of the mean that is added.
             max_epistemic: (outputs,), largest variance of the mean.
         """
         return self.mixture(parts, *self.nodes(num_samples), extra, max_epistemic)
 
     def nodes(self, num_samples: int) -> tuple[Tensor, Tensor]:
-        """Standard normal numbers, (num_samples,), and scales of the noise, (num_samples, outputs), of the draws."""
-        return _nodes(num_samples, self.freedom)
+        """Standard normal numbers, (draws,), and scales of the noise, (draws, outputs), of `num_samples` draws or 2."""
+        return _nodes(max(num_samples, MIN_DRAWS), self.freedom)
 
     def mixture(
         self, parts: Parts, normal: Tensor, scale: Tensor, extra: Tensor | None, max_epistemic: Tensor | None
@@ -120,6 +126,22 @@ class Stack:
         return stack
 
 
+def predict_unseen(
+    parts: Parts, y: Tensor, weight: Tensor | None, folds: Sequence[int], num_samples: int
+) -> list[Prediction]:
+    """Predictions of each fold by a stack that is fitted to the others; `folds` are their sizes, in the order of rows.
+
+    The errors of few groups are few, however many rows they have: a stack that was fitted to them underestimates them.
+    """
+    number = torch.arange(len(folds)).repeat_interleave(torch.tensor(folds))
+    predictions = []
+    for k in range(len(folds)):
+        own = number == k
+        stack = Stack.fit(parts.rows(~own), y[~own], None if weight is None else weight[~own])
+        predictions.append(stack.predict(parts.rows(own), num_samples))
+    return predictions
+
+
 def _sources(means: Tensor, aleatoric: Tensor, epistemic: Tensor, w: Tensor) -> Tensor:  # n (2 + sources + 1)
     share = w / w.sum().clamp(min=1e-12)
     mean = share @ means
@@ -127,7 +149,7 @@ def _sources(means: Tensor, aleatoric: Tensor, epistemic: Tensor, w: Tensor) -> 
     return torch.cat([torch.ones_like(mean)[:, None], aleatoric[:, None], epistemic, disagreement[:, None]], 1)
 
 
-def _robust_weights(means: np.ndarray, y: np.ndarray, row_weight: np.ndarray) -> Tensor:
+def robust_weights(means: np.ndarray, y: np.ndarray, row_weight: np.ndarray) -> Tensor:
     """Non-negative least squares; rows with large errors count as if their error were smaller."""
     w = np.full(len(means), 1 / len(means))
     for _ in range(ROBUST_STEPS):
@@ -186,8 +208,7 @@ def _nodes(n: int, freedom: Tensor) -> tuple[Tensor, Tensor]:
     """Standard normal numbers, (n,), with mean 0 and variance 1, and scales of the noise, (n, outputs), unrelated."""
     levels = (np.arange(n) + 0.5) / n
     normal = torch.from_numpy(ndtri(levels))
-    if n > 1:
-        normal = normal / normal.square().mean().sqrt()
+    normal = normal / normal.square().mean().sqrt()
     stride = next(step for step in range(max(1, round(0.38 * n)), n + 1) if np.gcd(step, n) == 1)
     order = np.arange(n) * stride % n
     squares = [_mean_squares(n, nu)[order] for nu in freedom.tolist()]

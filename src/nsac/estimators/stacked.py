@@ -8,12 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.estimators.base import PREDICTION_BATCH, Split, Splits, mixture, random_splits
+from nsac.estimators.base import Split, Splits, join, random_splits
 from nsac.estimators.components import Components, LeftOutModels, Moments, design_groups
-from nsac.estimators.stack import Stack
+from nsac.estimators.ensemble import ensemble_moments
+from nsac.estimators.patterns import MissingPatterns
+from nsac.estimators.stack import Stack, predict_unseen
 from nsac.methods import AbstractMethod, TableProblem
 from nsac.models.encoder import Batch
-from nsac.training import Data, Subset, TensorData, batches
+from nsac.training import Data, TensorData
 from nsac.uncertainty import Calibration
 
 Effort = Literal["fast", "default", "best"]
@@ -44,6 +46,7 @@ class Stacked(NamedTuple):
     calibration: Calibration
     seeds: list[int]
     chosen: dict[str, float]
+    patterns: MissingPatterns | None  # classes of the calibration; None if no value is missing, or with groups
 
 
 def fit_stacked(
@@ -84,8 +87,8 @@ def fit_stacked(
     for some in (slice(0, first), slice(first, None)):
         trained = train_members(data, resampled[some], seeds[some], chosen)
         for member, (_, left_out) in zip(trained, splits[some], strict=True):
-            draws = mixture([member], batches(Subset(data, left_out), PREDICTION_BATCH), size)
-            predicted.append(Moments.of(draws, 1))
+            rows = {name: column[torch.as_tensor(left_out)] for name, column in columns.items()}
+            predicted.append(ensemble_moments([member], rows, size))
         members += trained
         rows = _left_out(splits[: len(members)])
         parts = others.parts(Moments(*(torch.cat(column) for column in zip(*predicted, strict=True))), rows)
@@ -93,10 +96,18 @@ def fit_stacked(
         stack = Stack.fit(parts, targets, row_weight)
         if len(members) == len(splits) or stack.weights[0].max() < MIN_WEIGHT:
             break
-    prediction = stack.predict(parts, num_samples)
-    calibration = Calibration.fit(prediction, targets, None if groups is None else groups[rows], rescale=False)
+    if groups is None:
+        prediction = stack.predict(parts, num_samples)
+    else:
+        sizes = [len(left_out) for _, left_out in splits]
+        prediction = join(predict_unseen(parts, targets, row_weight, sizes, num_samples), 1)
+    given = {name: column[rows] for name, column in columns.items()}
+    patterns = MissingPatterns.fit(given) if groups is None else None
+    classes = None if patterns is None else patterns.classify(given)
+    row_groups = None if groups is None else groups[rows]
+    calibration = Calibration.fit(prediction, targets, row_groups, rescale=False, classes=classes)
     calibration = replace(calibration, scale=torch.full_like(calibration.scale, optimism(problem, len(z))))
-    return Stacked(members, others.stacked(stack), calibration, seeds[: len(members)], chosen)
+    return Stacked(members, others.stacked(stack), calibration, seeds[: len(members)], chosen, patterns)
 
 
 def _left_out(splits: Splits) -> Tensor:

@@ -3,6 +3,7 @@
 With calendar steps, times are mapped to positions that count them, so that a grid of positions is regular.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from nsac._checks import check_int
 from nsac.estimators.times import TimeReading, describe_times, local_times, read_times, restore_times, utc_times
 
 MIN_EQUAL_GAPS = 0.75
@@ -180,6 +182,27 @@ def parse_step(step: Any, times: np.ndarray, codes: np.ndarray) -> float | int:
     if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 < step < np.inf:
         raise ValueError(f"`step` must be a finite number above 0, as the times are numbers. Got {step!r} instead.")
     return float(step)
+
+
+def count_steps(name: str, value: Any, axis: TimeAxis) -> int:
+    """A number of steps as it is; a duration, which is a text, as the least number of steps that span it."""
+    if not isinstance(value, str):
+        check_int(name, value)
+        return value
+    return max(1, math.ceil(parse_duration(name, value, axis.dtype) / axis.mean_step - 1e-9))
+
+
+def parse_duration(name: str, text: str, dtype: Any) -> float | int:
+    """A duration in the unit of the times: nanoseconds, "24h", if they are dates, otherwise a number, "24"."""
+    dated = dtype != np.dtype(np.float64)
+    try:
+        length = pd.Timedelta(text).value if dated else float(text)
+    except ValueError:
+        length = 0
+    if not 0 < length < np.inf:
+        example = "'24h', as the times are dates" if dated else "'24', as the times are numbers"
+        raise ValueError(f"`{name}` must be a number of steps, or a duration such as {example}. Got {text!r} instead.")
+    return length
 
 
 def format_step(step: float | int) -> str:

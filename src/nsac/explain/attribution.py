@@ -122,8 +122,39 @@ def _along_path(
         if np.abs(share).max() < MAX_RESIDUAL:
             break
     spread = share.reshape(*share.shape, *(1 for _ in axes))
-    shared = values + np.abs(values) * spread, calendar + np.abs(calendar) * share
-    return SeriesAttributions(*shared, base, float(np.abs(share).max()))
+    values, calendar = values + np.abs(values) * spread, calendar + np.abs(calendar) * share
+    steps = subject.steps(start)
+    if steps is not None:
+        _add_steps(subject, inputs, start, leads, values, calendar, np.random.default_rng(baseline))
+        base[0] += steps[0, leads]
+    return SeriesAttributions(values, calendar, base, float(np.abs(share).max()))
+
+
+def _add_steps(
+    subject: AbstractSeriesSubject,
+    inputs: Batch,
+    start: Batch,
+    leads: list[int],
+    values: np.ndarray,
+    calendar: np.ndarray,
+    generator: np.random.Generator,
+) -> None:
+    """Add the attributions of what has no gradient, as sampled Shapley values: observations are replaced one by one."""
+    places = torch.nonzero(~inputs["x"][0].isnan()).numpy()  # then the calendar
+    count = len(places) + 1
+    order = generator.permutation(count)
+    for each in (order, order[::-1]):
+        rank = np.argsort(each)
+        taken = torch.from_numpy(rank < np.arange(count + 1)[:, None])  # replaced so far
+        mask = torch.zeros(count + 1, *inputs["x"].shape[1:], dtype=torch.bool)
+        mask[:, places[:, 0], places[:, 1]] = taken[:, :-1]
+        path = {"x": torch.where(mask, inputs["x"], start["x"])}
+        path["calendar"] = torch.where(taken[:, -1:], inputs["calendar"], start["calendar"])
+        steps = subject.steps(path)
+        assert steps is not None
+        change = np.diff(steps[:, leads], axis=0)[rank] / 2  # by place, half of each direction
+        values[0][:, places[:, 0], places[:, 1]] += change[:-1].T
+        calendar[0] += change[-1]
 
 
 def _path_integral(

@@ -18,8 +18,10 @@ from nsac.estimators.kernel import JITTER, Kernel, kernel_covariance
 from nsac.estimators.outages import CALIBRATED_AGES
 from nsac.estimators.regressor import NSACRegressor
 from nsac.estimators.targets import max_epistemic
+from nsac.estimators.window_models import window_lags
 from nsac.explain.circuit import ExplainError
 from nsac.methods.nsac import NSACMethod
+from nsac.uncertainty.mondrian import class_margins
 from nsac.uncertainty.transformed import MOMENT_NODES
 
 TYPES = {"i1": np.int8, "f4": np.float32, "f8": np.float64, "u1": np.uint8, "u2": np.uint16, "i4": np.int32}
@@ -44,17 +46,21 @@ def embed(model: AbstractEstimator, coverage: float) -> tuple[dict[str, Any], di
     for i, each in enumerate(model.members_):
         assert isinstance(each, NSACMethod)
         tensors |= {f"{i}:{name}": value for name, value in _member_tensors(each).items()}
-    margin = model.calibration_.margin(coverage)
+    margins = model.calibration_.margin(coverage)[None]
     facts: dict[str, Any] = {"members": len(model.members_), "heads": config.num_heads, "topk": config.topk}
     facts |= {"draws": noise.shape[0], "outputs": model.problem_.output_dim, "coverage": coverage}
     facts |= {"scale": _list(model.calibration_.scale), "stack": None, "link": {"name": "identity"}}
     if isinstance(model, NSACForecaster):
         facts |= {"kind": "windows", "windows": _window_facts(model)}
+        if model.components_ is not None:
+            tensors |= {"linear": _array(model.components_.linear)} | _tree_tensors(model.components_.trees)
         if model.stream_.begun:
-            margin = torch.as_tensor(model.stream_.margin(coverage)).double() / model.calibration_.scale
+            margins = (torch.as_tensor(model.stream_.margin(coverage)).double() / model.calibration_.scale)[None]
     else:
         assert isinstance(model, NSACRegressor)
         facts |= {"kind": "table", "table": _table_facts(model)}
+        if model.calibration_.classes is not None:
+            margins = class_margins(model.calibration_.scores, model.calibration_.classes, coverage)
         facts |= {"unit": _list(model.scale_), "offset": _list(model.centre_), "link": model.link_.to_dict()}
         nodes, weights = np.polynomial.hermite.hermgauss(MOMENT_NODES)
         facts |= {"nodes": (nodes * 2**0.5).tolist(), "weights": (weights / weights.sum()).tolist()}
@@ -63,7 +69,7 @@ def embed(model: AbstractEstimator, coverage: float) -> tuple[dict[str, Any], di
             tolerance = MAX_VARIANCE_ERROR * float((stack.aleatoric[0] / stack.epistemic[1].clamp(min=1e-6)).min())
             tensors |= _kernel_tensors(model.components_.kernel, tolerance) | _tree_tensors(model.components_.trees)
             facts |= _stack_facts(model)
-    facts["margin"] = [None if np.isinf(each) else each for each in _list(margin)]
+    facts["margins"] = [[None if np.isinf(each) else each for each in _list(row)] for row in margins]
     return facts, pack(tensors)
 
 
@@ -114,14 +120,31 @@ def _table_facts(model: NSACRegressor) -> dict[str, Any]:
     codes = imputer.donors.get("c", torch.zeros(len(rows), 0, dtype=torch.int64))
     donors = [{"x": [_number(v) for v in _list(imputer.donors["x"][k])], "c": codes[k].tolist()} for k in rows]
     learned = {name: imputer.learned[name].tolist() if name in imputer.learned else [] for name in ("x", "c")}
-    facts = {"centre": _list(model.columns_.centre), "scale": _list(model.columns_.scale), "donors": donors}
+    facts: dict[str, Any] = {
+        "centre": _list(model.columns_.centre),
+        "scale": _list(model.columns_.scale),
+        "donors": donors,
+    }
+    patterns = model.patterns_
+    facts["patterns"] = None
+    if patterns is not None:
+        facts["patterns"] = {name: each.tolist() for name, each in patterns.to_tensors().items()}
     return facts | {"learned": learned, "sizes": list(model.problem_.categories), "missing": model.problem_.missing}
 
 
 def _window_facts(model: NSACForecaster) -> dict[str, Any]:
-    fitted = model.preprocessor_
-    facts = {"centre": _list(fitted.offset), "scale": _list(fitted.scale), "change": _list(fitted.change)}
+    fitted, others = model.preprocessor_, model.components_
+    facts: dict[str, Any] = {
+        "centre": _list(fitted.offset),
+        "scale": _list(fitted.scale),
+        "change": _list(fitted.change),
+    }
     facts |= {"missing": fitted.missing, "withAge": fitted.with_age, "roughness": fitted.roughness}
+    facts["models"] = None
+    if others is not None:
+        models: dict[str, Any] = {"weights": _list(others.weights), "amplitudes": list(others.problem.amplitudes)}
+        models |= {"season": others.features.season, "angles": list(others.features.angles)}
+        facts["models"] = models | {"lags": window_lags(others.problem.lookback)}
     ages = list(CALIBRATED_AGES[: len(model.outage_scale_)])
     return facts | {"outageAges": ages, "outageScale": model.outage_scale_.tolist()}
 

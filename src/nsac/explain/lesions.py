@@ -229,16 +229,21 @@ class _SeriesTrial(_Trial):
         batch = windows.batch(torch.arange(len(windows)))
         self.batch = {name: batch[name] for name in ("x", "calendar") if name in batch}
         self.y, self.members, self.num_samples = batch["y"], model.members_, model.num_samples
-        self.scale, self.age = model.outage_scale_, ages(windows)
+        self.model, self.age = model, ages(windows)
 
     def combine(self, draws: Sequence[Prediction]) -> Prediction:
-        return stretch(join(draws, 0), self.scale, self.age)
+        p, others = join(draws, 0), self.model.components_
+        if others is not None:
+            p = others.move(p, self.batch, others.trees.predict)
+        return stretch(p, self.model.outage_scale_, self.age)
 
 
 def _trial(model: AbstractEstimator, rows: Any, y: Any) -> _Trial:
     for member in getattr(model, "members_", []):
         find_network(member)
     if isinstance(model, NSACForecaster):
+        if model.encoding_ != "grid":
+            raise ExplainError(f"`model` must have encoding='grid'. Got {model.encoding_!r} instead.")
         return _SeriesTrial(model, rows)
     assert isinstance(model, NSACRegressor)
     if y is None:

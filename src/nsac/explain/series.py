@@ -20,6 +20,7 @@ from nsac._torch import single_threaded
 from nsac.estimators.base import PREDICTION_BATCH, join, mixture
 from nsac.estimators.forecaster import NSACForecaster
 from nsac.estimators.outages import stretch
+from nsac.estimators.window_models import design
 from nsac.estimators.windows import subsample
 from nsac.explain.circuit import ExplainError, find_network, key_names
 from nsac.explain.subjects import CHUNK_ROWS, AbstractSubject, Predicted, check_rows, split_rows
@@ -29,6 +30,7 @@ from nsac.training.windows import last_and_unit, steps_since_known
 from nsac.uncertainty import Prediction
 
 MAX_CANDIDATES, MAX_BASELINES = 48, 4  # windows of the frame that may be baselines, and that are
+TREES = 2  # place of the trees among the models of a forecaster
 FORECAST_TIME = "time of the forecast"  # name of the calendar as a feature
 
 
@@ -62,7 +64,11 @@ class AbstractSeriesSubject(AbstractSubject):
 
     @abstractmethod
     def moments(self, inputs: Batch) -> Prediction:
-        """Calibrated predictions in the unit of the target; a gradient is kept if one is enabled."""
+        """Calibrated predictions in the unit of the target, without `steps`; a gradient is kept if one is enabled."""
+
+    @abstractmethod
+    def steps(self, inputs: Batch) -> np.ndarray | None:
+        """The part of the mean that has no gradient, (n, outputs), in the unit of the target; None if there is none."""
 
 
 class WindowSubject(AbstractSeriesSubject):
@@ -78,6 +84,11 @@ class WindowSubject(AbstractSeriesSubject):
     model: NSACForecaster
 
     def __init__(self, model: NSACForecaster, frame: pd.DataFrame, origins: Sequence[int] | None = None):
+        if model.encoding_ != "grid":
+            raise ExplainError(
+                f"`model` must have encoding='grid' to be explained. Got {model.encoding_!r} instead. Fit with "
+                "encoding='grid'."
+            )
         find_network(model.members_[0])
         self.model, fitted = model, model.preprocessor_
         observations = fitted.read(frame)
@@ -94,7 +105,7 @@ class WindowSubject(AbstractSeriesSubject):
         dated = not np.issubdtype(np.asarray(times).dtype, np.floating) or fitted.axis.calendar is not None
         shown = [str(pd.Timestamp(each)) if dated else f"{each:g}" for each in np.asarray(times).tolist()]
         self.labels = [time if name is None else f"{name}, {time}" for name, time in zip(names, shown, strict=True)]
-        self.lead_times = np.arange(1, model.horizon + 1)
+        self.lead_times = np.arange(1, model.horizon_ + 1)
         self.outputs = [f"{h} step{'s' if h > 1 else ''} ahead" for h in self.lead_times]
         self.keys = key_names(find_network(model.members_[0]), self.channels)
         self.num_samples = model.num_samples
@@ -104,7 +115,7 @@ class WindowSubject(AbstractSeriesSubject):
         observed = self._observed
         known = np.isfinite(observed.values[:, 0])
         first = np.searchsorted(observed.codes, observed.codes)  # of the series
-        complete = known & (np.arange(len(known)) - first >= self.model.lookback - 1)
+        complete = known & (np.arange(len(known)) - first >= self.model.lookback_ - 1)
         places = subsample(np.flatnonzero(complete), MAX_CANDIDATES)
         if not len(places):
             return {name: torch.zeros_like(each[:1]) for name, each in self.inputs.items()}
@@ -161,17 +172,35 @@ class WindowSubject(AbstractSeriesSubject):
 
     def moments(self, inputs: Batch) -> Prediction:  # noqa: D102
         last, unit = self._last_and_unit(inputs)
-        return self.model.calibration_.apply(self._draws(inputs)).affine(unit, last)
+        return self.model.calibration_.apply(self._draws(inputs, with_trees=False)).affine(unit, last)
+
+    def steps(self, inputs: Batch) -> np.ndarray | None:  # noqa: D102
+        others = self.model.components_
+        if others is None:
+            return None
+        pairs = others.features.pairs(self._batch(inputs))
+        grown = others.trees.predict(pairs.flatten(0, 1).double()).reshape(-1, len(self.outputs))
+        return (self._last_and_unit(inputs)[1] * others.weights[TREES] * grown).numpy()
 
     def model_means(self, inputs: Batch) -> dict[str, np.ndarray]:  # noqa: D102
         batch = self._batch(inputs)
         last, unit = self._last_and_unit(inputs)
         with single_threaded(), torch.no_grad():
             means = [last + unit * member.predict(batch, self.num_samples).mean for member in self.members]
-        return {f"network {i + 1}": mean.numpy() for i, mean in enumerate(means)}
+        found = {f"network {i + 1}": mean.numpy() for i, mean in enumerate(means)}
+        others = self.model.components_
+        if others is not None:
+            found["linear regression"] = (last + unit * (design(others.problem, batch) @ others.linear)).numpy()
+            if others.weights[TREES] > 0:
+                grown = others.trees.predict(others.features.pairs(batch).flatten(0, 1).double())
+                found["trees"] = (last + unit * grown.reshape(unit.shape)).numpy()
+        return found
 
     def shares(self) -> dict[str, np.ndarray]:  # noqa: D102
-        return {"networks": np.ones(len(self.outputs))}
+        others = self.model.components_
+        weights = np.ones(1) if others is None else others.weights.numpy()
+        names = ("networks", "linear regression", "trees")[: len(weights)]
+        return {n: np.full(len(self.outputs), w / weights.sum()) for n, w in zip(names, weights, strict=True)}
 
     def network_inputs(self) -> Batch:  # noqa: D102
         return self._batch(self.inputs)
@@ -185,8 +214,8 @@ class WindowSubject(AbstractSeriesSubject):
         batch = {"x": x if fitted.missing else interpolate_missing(x)}
         return batch | {"calendar": torch.cat(known, 1)} if known else batch
 
-    def _draws(self, inputs: Batch) -> Prediction:
-        """The members' draws, standardised, with the standard deviations of an outage."""
+    def _draws(self, inputs: Batch, with_trees: bool = True) -> Prediction:
+        """Draws of all models, standardised, with the standard deviations of an outage."""
         batch, age = self._batch(inputs), steps_since_known(inputs["x"][..., :1])[:, 0]
         if torch.is_grad_enabled() and inputs["x"].requires_grad:
             generators = [torch.Generator().manual_seed(0) for _ in self.members]
@@ -194,13 +223,16 @@ class WindowSubject(AbstractSeriesSubject):
             p = join([Prediction(*member.draws(batch, self.num_samples, each)) for member, each in pairs], 0)
         else:
             p = mixture(self.members, split_rows(batch, PREDICTION_BATCH), self.num_samples)
+        others = self.model.components_
+        if others is not None:
+            p = others.move(p, batch, others.trees.predict if with_trees else _no_trees)
         return stretch(p, self.model.outage_scale_, age)
 
     def _last_and_unit(self, inputs: Batch) -> tuple[Tensor, Tensor]:
         """The target is `unit * y + last`, in its unit, (n, horizon) both."""
         fitted = self.model.preprocessor_
         change = torch.as_tensor(fitted.change).double()[:, None]
-        last, unit = last_and_unit(inputs["x"][..., :1], change, self.model.horizon, fitted.roughness)
+        last, unit = last_and_unit(inputs["x"][..., :1], change, self.model.horizon_, fitted.roughness)
         return fitted.offset[0] + fitted.scale[0] * last[..., 0], fitted.scale[0] * unit[..., 0]
 
 
@@ -213,3 +245,7 @@ def _sorted_places(model: NSACForecaster, frame: pd.DataFrame, rows: Sequence[in
         codes: Any = pd.factorize(frame[model.columns_.series], sort=False)[0]
         places[np.argsort(codes, kind="stable")] = np.arange(len(frame))
     return places[np.asarray(rows)]
+
+
+def _no_trees(rows: Tensor) -> Tensor:
+    return rows.new_zeros(len(rows), 1)

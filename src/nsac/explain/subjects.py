@@ -120,7 +120,8 @@ class TableSubject(AbstractSubject):
         found = []
         for chunk in split_rows(inputs, CHUNK_ROWS):
             p = self.model.predict_columns(chunk)
-            ends = self.model._interval(p, coverage)
+            patterns = self.model.patterns_
+            ends = self.model._interval(p, coverage, None if patterns is None else patterns.classify(chunk))
             found.append([each.numpy() for each in (p.mean, p.aleatoric, p.epistemic, *ends)])
         return Predicted(*(np.concatenate(column) for column in zip(*found, strict=True)))
 

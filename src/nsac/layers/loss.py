@@ -69,7 +69,7 @@ class NSACLoss(nn.Module):
             rows = torch.randperm(batch, generator=generator, device=x.device)[:n_surrogates]
             some = take_rows(inputs, rows)
             mask = some.get("mask")  # masked values must not enter a surrogate
-            known = x[rows] if mask is None else x[rows].masked_fill(mask[..., None], 0)
+            known = x[rows] if mask is None else x[rows].masked_fill(mask.view(*mask.shape, *(1,) * (x.ndim - 2)), 0)
 
             def epistemic_of(z: Tensor) -> Tensor:
                 draws = layer(z, num_samples=self.num_samples, generator=generator, **some)

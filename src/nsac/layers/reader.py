@@ -9,6 +9,7 @@ from torch.nn.functional import gelu, linear
 from nsac.layers.attention import Project
 from nsac.layers.init import seeded_linear, seeded_mlp
 from nsac.layers.novelty import Epistemic
+from nsac.layers.tails import tail_width
 
 LOG_STD_RANGE = (-10.0, 3.0)  # of the logarithm of a standard deviation: a linear read-out is unbounded far from data
 MIN_DRAW_STD = 1e-6  # standard deviation over draws of the mean below which draws count as equal
@@ -31,6 +32,8 @@ class LinearReader(nn.Module):
         project_values: whether W is applied before values are weighed; cheaper if 2 * output_dim is below
             d_model / num_heads, and the same function in any case.
         join_queries: whether the outputs of all queries make one row: output i of query q is column i * Q + q.
+        skip_weight: initial weight of the direct path; None: random.
+        tails: whether every output also has the width of its tail, see `layers.tails`.
     """
 
     def __init__(
@@ -44,14 +47,19 @@ class LinearReader(nn.Module):
         project_values: bool = True,
         join_queries: bool = False,
         seed: int = 0,
+        skip_weight: float | None = None,
+        tails: bool = False,
     ):
         super().__init__()
         self.num_heads, self.project_values, self.join_queries = num_heads, project_values, join_queries
         self.hidden = seeded_mlp(query_dim + d_model, hidden, hidden, seed)
         self.gate = seeded_linear(hidden, d_model, seed + 1)
-        self.attended = seeded_linear(d_model, 2 * output_dim, seed + 2)
-        self.direct = seeded_linear(hidden, 2 * output_dim, seed + 3)
+        self.per_output = 3 if tails else 2
+        self.attended = seeded_linear(d_model, self.per_output * output_dim, seed + 2)
+        self.direct = seeded_linear(hidden, self.per_output * output_dim, seed + 3)
         self.skip = seeded_linear(skip_dim, output_dim, seed + 4) if skip_dim else None
+        if self.skip is not None and skip_weight is not None:
+            nn.init.constant_(self.skip.weight, skip_weight)
         with torch.no_grad():  # standard deviations start near 1, that of a standardised target
             for layer in (self.attended, self.direct):
                 layer.weight[output_dim:] *= 0.1
@@ -63,8 +71,10 @@ class LinearReader(nn.Module):
         noise: Tensor | None,
         skip: Tensor | None = None,
         epistemic: Callable[[], Epistemic] | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, ...]:
         """Draws of mean and log standard deviation, (N, B, Q, output_dim), or (N, B, Q * output_dim) if joined.
+
+        With `tails`, the width of the tail of each is the third result.
 
         Args:
             attend: attended values under some noise and projection; `Attention.attend` of selected keys.
@@ -74,7 +84,7 @@ class LinearReader(nn.Module):
                 `variance`, and standard deviations are at least its minimum.
         """
         read = self._project_values if self.project_values else self._read_attended
-        mean, log_std = read(attend, query, noise).chunk(2, -1)
+        mean, log_std, *tail = read(attend, query, noise).chunk(self.per_output, -1)
         if self.join_queries:
             mean, log_std = join_queries(mean).unsqueeze(-2), join_queries(log_std).unsqueeze(-2)
         low, high = LOG_STD_RANGE
@@ -89,7 +99,7 @@ class LinearReader(nn.Module):
         if self.skip is not None and skip is not None:
             direct = self.skip(skip)
             mean = mean + (join_queries(direct) if self.join_queries else direct)
-        return mean, log_std
+        return mean, log_std, *(tail_width(join_queries(raw) if self.join_queries else raw) for raw in tail)
 
     def _project_values(self, attend: Attend, query: Tensor, noise: Tensor | None) -> Tensor:
         weight = self.attended.weight.unflatten(-1, (self.num_heads, -1))  # c h d

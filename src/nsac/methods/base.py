@@ -26,7 +26,7 @@ class AbstractMethod(nn.Module, ABC):
 
     name: ClassVar[str]  # its name in the registry
     has_epistemic: ClassVar[bool] = True  # whether its epistemic variance can differ from 0
-    kinds: ClassVar[tuple[Kind, ...]] = ("table", "series", "windows", "frames")  # kinds of data it supports
+    kinds: ClassVar[tuple[Kind, ...]] = ("table", "series", "windows", "frames", "events")  # kinds of data it supports
 
     def __init__(self, problem: AbstractProblem):
         super().__init__()

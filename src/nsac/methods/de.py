@@ -20,8 +20,9 @@ class DeepEnsemble(AbstractTrainable):
         self.members = nn.ModuleList(GaussianMLE(problem, 1000 * i + seed) for i in range(members))
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
-        """One draw per member, whatever `num_samples` is."""
-        draws = [member.draws(batch, 1, generator) for member in self.members]  # pyright: ignore[reportCallIssue]
+        """One draw per member, whatever `num_samples` is; with heavy tails a few of each."""
+        each = max(1, num_samples // len(self.members)) if self.problem.heavy_tails else 1
+        draws = [member.draws(batch, each, generator) for member in self.members]  # pyright: ignore[reportCallIssue]
         return Draws(torch.cat([each.mean for each in draws]), torch.cat([each.log_std for each in draws]))
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:

@@ -12,6 +12,7 @@ from nsac._checks import check_choice, warn_single_key
 from nsac.layers import Draws, Novelty, NSACLoss
 from nsac.layers.novelty import MAX_TRAINING_INPUTS, Epistemic
 from nsac.layers.reader import LinearReader
+from nsac.layers.tails import spread_scales, tailed_nll
 from nsac.methods.base import AbstractTrainable, method
 from nsac.methods.problem import AbstractProblem
 from nsac.models import Network
@@ -19,8 +20,11 @@ from nsac.models.encoder import Batch, Encoded
 from nsac.training import Data, batches
 
 Objective = Literal["novelty", "paper"]
-FLOAT_COLUMNS = ("x", "y", "calendar")
+FLOAT_COLUMNS = ("x", "y", "calendar", "static", "future")
 """Columns of a batch that are converted to the precision of the weights; others keep theirs."""
+TRAINING_DRAWS = 5  # draws per row in training with heavy tails
+MAX_EVENT_ROWS, MAX_DESCRIBED = 2000, 8192
+"""Rows of events, each with many queries, that the novelty is fitted to, and queries of a batch that are described."""
 
 
 @method("nsac")
@@ -55,6 +59,7 @@ class NSACMethod(AbstractTrainable):
         self.reader = LinearReader(
             encoder.query_dim, network.d_model, network.num_heads, network.hidden,
             problem.output_dim // encoder.queries_per_row, encoder.skip_dim, True, not encoder.per_query, seed + 2,
+            encoder.skip_weight, problem.heavy_tails and objective == "novelty",
         )  # fmt: skip
         self.novelty = self.objective = None
         if objective == "novelty":
@@ -69,11 +74,13 @@ class NSACMethod(AbstractTrainable):
         self.novelty.log_amplitude.fill_(-math.inf)  # calibrated after training
         order = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))
         described = []
-        for rows in order[:MAX_TRAINING_INPUTS].sort().values.split(512):
+        limit = MAX_EVENT_ROWS if self.problem.kind == "events" else MAX_TRAINING_INPUTS
+        for rows in order[:limit].sort().values.split(512):
             batch = train.batch(rows)
             if not described:
                 self.network.encoder(batch)  # raises an error if the data does not match the problem
-            described.append(self.network.encoder.describe(batch))
+            chosen = _asked(batch, self.network.encoder.describe(batch))
+            described.append(chosen[:: -(-len(chosen) // MAX_DESCRIBED)] if len(chosen) else chosen)
         self.novelty.fit(torch.cat(described))
 
     @torch.no_grad()
@@ -90,7 +97,8 @@ class NSACMethod(AbstractTrainable):
             if p.mean.ndim == 3:
                 novelty, prior = novelty.unsqueeze(-1), prior.unsqueeze(-1)
             error = (p.mean - self.target(batch)).square()
-            rows.append((error, p.aleatoric.masked_fill(error.isnan(), math.nan), novelty, prior))
+            columns = error, p.aleatoric.masked_fill(error.isnan(), math.nan), novelty, prior
+            rows.append([_asked(batch, column) for column in columns])
         columns = [torch.cat(column) for column in zip(*rows, strict=True)]
         self.novelty.calibrate(*columns, train_rows=len(train))
 
@@ -104,26 +112,40 @@ class NSACMethod(AbstractTrainable):
         encoded = self.network.encoder(batch)
         if noise is None:
             noise = self.network.noise(encoded, num_samples, generator, shared=True)
-        return self._read(encoded, noise, epistemic)
+        mean, log_std, *tail = self._read(encoded, noise, epistemic)
+        return Draws(*spread_scales(mean, log_std, tail[0], num_samples)) if tail else Draws(mean, log_std)
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Negative log-likelihood; with the paper's objective also the separation of surrogates, in one pass."""
+        if self.reader.per_output == 3:
+            encoded = self.network.encoder(batch)
+            noise = self.network.noise(encoded, TRAINING_DRAWS, generator, shared=False)
+            mean, log_std, tail = self._read(encoded, noise, None)
+            nll = tailed_nll(mean, log_std, tail, self.target(batch))
+            self.parts = {"nll": nll.detach()}
+            return nll
         others = {name: value for name, value in batch.items() if name not in ("x", "y")}
 
         def layer(x: Tensor, num_samples: int, generator: torch.Generator | None, **inputs: Tensor) -> Draws:
             encoded = self.network.encoder({"x": x, **inputs})
-            return self._read(encoded, self.network.noise(encoded, num_samples, generator, shared=False), None)
+            return Draws(*self._read(encoded, self.network.noise(encoded, num_samples, generator, shared=False), None))
 
         objective = self.objective or NSACLoss(reg_weight=0.0)  # the likelihood alone
         loss = objective(layer, batch["x"], self.target(batch), generator, **others)
         self.parts = objective.parts
         return loss
 
-    def _read(self, encoded: Encoded, noise: Tensor, epistemic: Callable[[], Epistemic] | None) -> Draws:
+    def _read(self, encoded: Encoded, noise: Tensor, epistemic: Callable[[], Epistemic] | None) -> tuple[Tensor, ...]:
+        """Mean and log standard deviation of each draw, and with heavy tails the width of its tail."""
         warn_single_key(encoded.tokens.shape[1], self.problem.network.topk, None)
         attend = partial(self.network.attend, encoded)
         query = encoded.query.expand(encoded.tokens.shape[0], -1, -1)
-        return Draws(*self.reader(attend, query, noise, encoded.skip, epistemic))
+        return self.reader(attend, query, noise, encoded.skip, epistemic)
 
     def _epistemic(self, novelty: Novelty, batch: Batch) -> Epistemic:
         return novelty.epistemic(self.network.encoder.describe(batch))
+
+
+def _asked(batch: Batch, values: Tensor) -> Tensor:
+    """Values of the queries that are not padding, (n, 1, ...); all of them if no query is, (B, Q, ...)."""
+    return values[~batch["query_mask"]].unsqueeze(1) if "query_mask" in batch else values

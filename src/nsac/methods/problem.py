@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from nsac._checks import check_choice, check_int, check_known, check_positive
-from nsac.models import FrameEncoder, NetworkConfig, SeriesEncoder, TableEncoder, WindowEncoder
+from nsac.models import EventsEncoder, FrameEncoder, NetworkConfig, SeriesEncoder, TableEncoder, WindowEncoder
 from nsac.models.encoder import AbstractEncoder, Batch
 from nsac.models.windows import amplitude, interpolate_missing
 
-Kind = Literal["table", "series", "windows", "frames"]
+Kind = Literal["table", "series", "windows", "frames", "events"]
 
 MAX_SIZE = 100_000  # largest size that a stored problem may have
 
@@ -25,6 +25,7 @@ class AbstractProblem(ABC):
 
     kind: ClassVar[Kind]
     has_query_axis: ClassVar[bool] = False  # whether a row has several queries, each with its own outputs
+    heavy_tails: ClassVar[bool] = False  # whether a likelihood has tails of learned weight, or is Gaussian
 
     input_dim: int  # numeric columns, features of an observation, variables of a window, or channels of a frame
     output_dim: int  # numbers to predict per row, or per query time
@@ -171,8 +172,45 @@ class FrameProblem(AbstractProblem):
         return FrameEncoder(self.input_dim, self.frames, self.stack, self.size, seed=seed)
 
 
+@dataclass(frozen=True)
+class EventsProblem(AbstractProblem):
+    """Observations of several channels at irregular times, and queries for any channel at any time.
+
+    Times are relative to the forecast origin. A batch holds the observations `x`, `channel`, `times` (at most 0) and
+    `mask`, (B, T); the queries `query_channel`, `query_times` and `query_mask`, (B, Q), True = padding; `static`,
+    (B, static_dim), and `future`, (B, Q, future_dim), NaN = unknown; and the target `y`, (B, Q, 1).
+    """
+
+    kind = "events"
+    has_query_axis = True
+
+    input_dim: int = 1  # numbers of an observation: its value
+    output_dim: int = 1  # numbers to predict per query
+    missing_targets: bool = True
+    channels: int = 1  # number of observed channels
+    targets: tuple[int, ...] = ()  # channels that are predicted; empty: all of them
+    static_dim: int = 0  # attributes of a series
+    future_dim: int = 0  # covariates known in advance at a query
+    time_scale: float = 1.0  # characteristic time scale: about the length of an observed window
+    heavy_tails: bool = True  # whether a likelihood has tails of learned weight, or is Gaussian
+
+    def _check(self) -> None:
+        for name in ("input_dim", "output_dim"):
+            if getattr(self, name) != 1:
+                raise ValueError(f"`{name}` must be 1 for events. Got {getattr(self, name)} instead.")
+        check_int("channels", self.channels)
+        check_int("static_dim", self.static_dim, 0)
+        check_int("future_dim", self.future_dim, 0)
+        check_positive("time_scale", self.time_scale)
+        if any(not 0 <= target < self.channels for target in self.targets):
+            raise ValueError(f"`targets` must be among {self.channels} channels. Got {self.targets} instead.")
+
+    def encoder(self, seed: int) -> AbstractEncoder:  # noqa: D102
+        return EventsEncoder(self.channels, self.static_dim, self.future_dim, self.time_scale, seed=seed)
+
+
 PROBLEMS: dict[str, type[AbstractProblem]] = {
-    cls.kind: cls for cls in (TableProblem, WindowProblem, SeriesProblem, FrameProblem)
+    cls.kind: cls for cls in (TableProblem, WindowProblem, SeriesProblem, FrameProblem, EventsProblem)
 }
 
 _OLD_NAMES = {"inputs": "input_dim", "outputs": "output_dim", "levels": "categories", "calendar": "calendar_dim"}

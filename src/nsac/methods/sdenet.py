@@ -6,7 +6,6 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from nsac.layers import Draws
 from nsac.layers.init import seeded_mlp
-from nsac.layers.loss import gaussian_nll
 from nsac.methods.base import AbstractProblem, AbstractTrainable, method
 from nsac.models import Features, Head, Trunk
 from nsac.models.encoder import Batch
@@ -30,10 +29,10 @@ class SDENet(AbstractTrainable):
         width = problem.network.hidden
         self.drift = seeded_mlp(width + 1, width, width, seed + 4)
         self.diffusion = seeded_mlp(width, width, 1, seed + 5)
-        self.head = Head(self.trunk, problem.output_dim, 2, seed + 2)
+        self.head = Head(self.trunk, problem.output_dim, 3 if problem.heavy_tails else 2, seed + 2)
         self.surrogate = GaussianNoise(0.0, ood_std)
 
-    def _flow(self, features: Features, shape: tuple[int, ...], generator: torch.Generator | None) -> Draws:
+    def _flow(self, features: Features, shape: tuple[int, ...], generator: torch.Generator | None) -> Features:
         h = features.hidden
         scale = self.sigma * torch.sigmoid(self.diffusion(h.detach())).detach()
         size = (self.steps, *shape, h.shape[-1])
@@ -42,16 +41,17 @@ class SDENet(AbstractTrainable):
         for n in range(self.steps):
             t = torch.full_like(h[..., :1], n * dt)
             h = h + self.drift(torch.cat([h, t], -1)) * dt + scale * dt**0.5 * noise[n]
-        return self.head.normal(features._replace(hidden=h))
+        return features._replace(hidden=h)
 
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """One draw per path; all rows share the Brownian motion."""
-        return self._flow(self.trunk(batch), (num_samples, 1, 1), generator)
+        return self.head.normal(self._flow(self.trunk(batch), (num_samples, 1, 1), generator), num_samples)
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Negative log-likelihood of one path, and the diffusion as a classifier of perturbed data."""
         features = self.trunk(batch)
-        nll = gaussian_nll(*self._flow(features, tuple(features.hidden.shape[:-1]), generator), self.target(batch))
+        flow = self._flow(features, tuple(features.hidden.shape[:-1]), generator)
+        nll = self.head.nll(flow, self.target(batch))
         with torch.no_grad():
             perturbed = self.trunk({**batch, "x": self.surrogate(batch["x"], lambda x: x, generator)}).hidden
         id_logit = self.diffusion(features.hidden.detach())

@@ -43,15 +43,21 @@ def evaluate_trees(x: Tensor, fields: dict[str, Tensor], depth: int) -> Tensor:
     return fields["value"].gather(1, node)
 
 
-def evaluate_tree(x: np.ndarray, fields: dict[str, np.ndarray]) -> np.ndarray:
-    """Value of one tree, whose fields are (nodes,), at each row: as `evaluate_trees`, by scikit-learn's own code."""
+def tree_records(fields: dict[str, np.ndarray]) -> np.ndarray:
+    """Trees, whose fields are (trees, nodes), in the layout of scikit-learn."""
     from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
-    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 
-    nodes: Any = np.zeros(len(fields["value"]), dtype=PREDICTOR_RECORD_DTYPE)
+    nodes: Any = np.zeros(fields["value"].shape, dtype=PREDICTOR_RECORD_DTYPE)
     names = {"value": "value", "feature_idx": "feature", "num_threshold": "threshold", "left": "left", "right": "right"}
     for name, ours in names.items():
         nodes[name] = fields[ours]
-    nodes["is_leaf"] = fields["left"] == np.arange(len(nodes))  # a leaf is its own child
+    nodes["is_leaf"] = fields["left"] == np.arange(nodes.shape[-1])  # a leaf is its own child
+    return nodes
+
+
+def evaluate_tree(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Value of one of `tree_records` at each row: as `evaluate_trees`, by scikit-learn's own code."""
+    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+
     nothing = np.zeros((0, 8), dtype=np.uint32)  # no categories
     return TreePredictor(nodes, nothing, nothing).predict(x, nothing, np.zeros(0, dtype=np.uint32), 1)

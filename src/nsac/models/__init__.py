@@ -1,6 +1,7 @@
 """Models: encoders of the kinds of data, attention, trunk and head."""
 
 from nsac.models.encoder import Encoded as Encoded
+from nsac.models.events import EventsEncoder as EventsEncoder
 from nsac.models.frames import FrameEncoder as FrameEncoder
 from nsac.models.network import Features as Features
 from nsac.models.network import Head as Head

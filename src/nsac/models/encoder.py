@@ -35,6 +35,9 @@ class AbstractEncoder(nn.Module, ABC):
     token_dim: ClassVar[int] = 64
     query_dim: ClassVar[int] = 64
     skip_dim: int = 0  # features with a direct linear path to the mean; 0: the head reads attended values only
+    skip_weight: ClassVar[float | None] = None  # initial weight of that path; None: random
+    shared_query_noise: ClassVar[bool] = False
+    """whether all queries of a draw share its noise, so that a prediction does not depend on the other queries"""
     description_dim: int  # length of a description by `describe`
     per_query: ClassVar[bool] = False  # whether a row has several queries, each with its own outputs
     queries_per_row: int = 1  # otherwise, queries whose outputs form one row: output i of query q is column i * Q + q

@@ -11,7 +11,9 @@ from nsac.core import matched_normal
 from nsac.layers import Attention, Draws
 from nsac.layers.attention import Project
 from nsac.layers.init import seeded_linear
+from nsac.layers.loss import gaussian_nll
 from nsac.layers.reader import LOG_STD_RANGE, join_queries
+from nsac.layers.tails import spread_scales, tail_width, tailed_nll
 from nsac.models.encoder import AbstractEncoder, Batch, Encoded
 
 
@@ -47,6 +49,9 @@ class Network(nn.Module):
         """Standard normal noise, (N, topk, B, H, Q); if `shared`, B is 1: all rows have the same noise."""
         topk, batch, heads, queries = self.attention.noise_shape(encoded.inputs)
         like = {"dtype": encoded.tokens.dtype, "device": encoded.tokens.device}
+        if shared and self.encoder.shared_query_noise:
+            noise = matched_normal(num_samples, 1, topk, heads, generator=generator, **like)
+            return noise.permute(0, 2, 3, 1).unsqueeze(2).expand(-1, -1, -1, -1, queries)
         if shared:  # little noise, so matched moments are affordable; the noise of one query is contiguous
             noise = matched_normal(num_samples, queries, topk, heads, generator=generator, **like)
             return noise.permute(0, 2, 3, 1).unsqueeze(2)
@@ -85,6 +90,8 @@ class Head(nn.Module):
         outputs_per_query = output_dim // encoder.queries_per_row
         self.linear = seeded_linear(trunk.network.config.hidden, params_per_output * outputs_per_query, seed)
         self.skip = seeded_linear(encoder.skip_dim, outputs_per_query, seed + 1) if encoder.skip_dim else None
+        if self.skip is not None and encoder.skip_weight is not None:
+            nn.init.constant_(self.skip.weight, encoder.skip_weight)
 
     def forward(self, features: Features) -> tuple[Tensor, ...]:
         """One tensor per parameter, (N, B, outputs), or (N, B, Q, outputs) if every query has its own outputs."""
@@ -93,7 +100,17 @@ class Head(nn.Module):
             parameters[0] = parameters[0] + self.skip(features.skip)
         return tuple(parameter if self.per_query else join_queries(parameter) for parameter in parameters)
 
-    def normal(self, features: Features) -> Draws:
-        """Mean and log standard deviation of a Gaussian read-out; the latter is clamped to its range."""
-        mean, log_std = self(features)
-        return Draws(mean, log_std.clamp(*LOG_STD_RANGE))
+    def normal(self, features: Features, num_samples: int = 1) -> Draws:
+        """Mean and log standard deviation of a Gaussian read-out; the latter is clamped to its range.
+
+        With heavy tails the draws differ in their standard deviation; a single one becomes `num_samples` of them.
+        """
+        mean, log_std, *tail = self(features)
+        log_std = log_std.clamp(*LOG_STD_RANGE)
+        return Draws(*spread_scales(mean, log_std, tail_width(tail[0]), num_samples)) if tail else Draws(mean, log_std)
+
+    def nll(self, features: Features, y: Tensor) -> Tensor:
+        """Negative log-likelihood of a Gaussian read-out, or of one with heavy tails."""
+        mean, log_std, *tail = self(features)
+        log_std = log_std.clamp(*LOG_STD_RANGE)
+        return tailed_nll(mean, log_std, tail_width(tail[0]), y) if tail else gaussian_nll(mean, log_std, y)

@@ -61,24 +61,32 @@ class TableEncoder(AbstractEncoder):
         categories = [one_hot(batch["c"][:, i], n).to(numbers[0].dtype) for i, n in enumerate(self.sizes)]
         return torch.cat(numbers + categories, -1).unsqueeze(1)
 
+    def row(self, batch: Batch) -> Tensor:
+        """Checked numbers, with flags of missing values, and embedded categories, (rows, skip_dim)."""
+        return torch.cat(self._checked(batch)[0], -1)
+
     def forward(self, batch: Batch) -> Encoded:  # noqa: D102
+        parts, absent = self._checked(batch)
+        row, numbers, embedded = torch.cat(parts, -1), parts[0], parts[len(parts) - len(self.levels) :]
+        query, skip, mask = self.query(row).unsqueeze(1), row.unsqueeze(1), None
+        if self.tokens == "slots":
+            return Encoded(gelu(self.slots(row)).unflatten(-1, (-1, self.token_dim)), query, skip=skip)
+        tokens = torch.cat([self.value(numbers), *(category.unsqueeze(1) for category in embedded)], 1)
+        if embedded:
+            mask = torch.cat([absent, batch["c"] == 0], 1)
+        elif self.missing:
+            mask = absent
+        return Encoded(tokens, query, mask=mask, skip=skip)
+
+    def _checked(self, batch: Batch) -> tuple[list[Tensor], Tensor]:
+        """The numbers, perhaps their flags, and one embedding per category; and which numbers are missing."""
         check_shape("x", batch["x"], "(rows, features)", (-1, self.input_dim))
         check_dtype("x", batch["x"], self.query.weight.dtype)
         check_known("x", self._used_columns(batch), self.missing)
         if self.levels:
             self._check_categories(batch)
         numbers, absent = self._numbers(batch)
-        embedded = [embed(batch["c"][:, i]) for i, embed in enumerate(self.levels)]
-        row = torch.cat(numbers + embedded, -1)
-        query, skip, mask = self.query(row).unsqueeze(1), row.unsqueeze(1), None
-        if self.tokens == "slots":
-            return Encoded(gelu(self.slots(row)).unflatten(-1, (-1, self.token_dim)), query, skip=skip)
-        tokens = torch.cat([self.value(numbers[0]), *(category.unsqueeze(1) for category in embedded)], 1)
-        if embedded:
-            mask = torch.cat([absent, batch["c"] == 0], 1)
-        elif self.missing:
-            mask = absent
-        return Encoded(tokens, query, mask=mask, skip=skip)
+        return numbers + [embed(batch["c"][:, i]) for i, embed in enumerate(self.levels)], absent
 
     def _used_columns(self, batch: Batch) -> Tensor:
         return batch["x"][:, self.columns] if self.columns else batch["x"]

@@ -6,6 +6,10 @@ from nsac.training.data import Data as Data
 from nsac.training.data import Subset as Subset
 from nsac.training.data import TensorData as TensorData
 from nsac.training.data import batches as batches
+from nsac.training.events import ChannelScale as ChannelScale
+from nsac.training.events import EventsData as EventsData
+from nsac.training.events import Queries as Queries
+from nsac.training.events import cut_origins as cut_origins
 from nsac.training.loop import DivergedError as DivergedError
 from nsac.training.loop import Interrupted as Interrupted
 from nsac.training.loop import Trainable as Trainable

@@ -74,11 +74,19 @@ def derive_seed(*words: int | str) -> int:
     return int.from_bytes(digest[:4], "big")  # torch's CPU generator uses 32 bits
 
 
-class Order:
-    """Rows of each process in each step, of `batches` per epoch: permutations that depend on (seed, epoch) alone."""
+BUCKET_BATCHES = 8  # batches whose rows are sorted by size together
 
-    def __init__(self, n_rows: int, batch_size: int, seed: int, rank: int = 0, processes: int = 1):
-        self.n_rows, self.seed, self.rank, self.processes = n_rows, seed, rank, processes
+
+class Order:
+    """Rows of each process in each step, of `batches` per epoch: permutations that depend on (seed, epoch) alone.
+
+    Rows with `sizes` are sorted by size within a few batches, whose order is then random: a batch has little padding.
+    """
+
+    def __init__(
+        self, n_rows: int, batch_size: int, seed: int, rank: int = 0, processes: int = 1, sizes: Tensor | None = None
+    ):
+        self.n_rows, self.seed, self.rank, self.processes, self.sizes = n_rows, seed, rank, processes, sizes
         self.batch_size = min(batch_size, n_rows - n_rows % processes)
         if not self.batch_size:
             rule = f"`train_data` must have at least one row per process ({processes})."
@@ -92,6 +100,16 @@ class Order:
         if self._epoch != epoch:
             generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", epoch))
             self._epoch, self._shuffled = epoch, torch.randperm(self.n_rows, generator=generator)
+            if self.sizes is not None:
+                self._shuffled = self._bucket(self._shuffled, self.sizes, generator)
         rows_per_process = self.batch_size // self.processes
         start = position * self.batch_size + self.rank * rows_per_process
         return self._shuffled[start : start + rows_per_process].clone()  # a copy that the caller may change
+
+    def _bucket(self, shuffled: Tensor, sizes: Tensor, generator: torch.Generator) -> Tensor:
+        """The same rows; each batch has rows of similar size."""
+        ordered = []
+        for rows in shuffled[: self.batches * self.batch_size].split(BUCKET_BATCHES * self.batch_size):
+            batches = rows[sizes[rows].argsort(stable=True)].view(-1, self.batch_size)
+            ordered.append(batches[torch.randperm(len(batches), generator=generator)].flatten())
+        return torch.cat(ordered)

@@ -25,7 +25,8 @@ class RunState:
     ):
         self.fabric, self.model, self.config, self.seed = fabric, model, config, seed
         self.train_data, self.validation_data = train_data, validation_data
-        self.order = Order(len(train_data), config.batch_size, seed, fabric.global_rank, fabric.world_size)
+        sizes = getattr(train_data, "sizes", None)
+        self.order = Order(len(train_data), config.batch_size, seed, fabric.global_rank, fabric.world_size, sizes)
         self.steps = config.max_steps or config.epochs * self.order.batches
         self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         if not self.trained:

@@ -24,6 +24,7 @@ from nsac.uncertainty.conformal import (
     groups_needed,
     interval_around,
 )
+from nsac.uncertainty.mondrian import class_margins
 from nsac.uncertainty.prediction import Calibrator, Prediction, Predictor, check_rows
 
 PRIOR_ROWS = 4.0
@@ -72,31 +73,42 @@ class Calibration:
 
     The scale is $s^2 = (n_0 + \sum_i z_i^2)/(n_0 + n)$ with errors z in predicted standard deviations; the scores are
     $|z_i|/s$, sorted. An entry of y that is NaN was not observed: it counts for no column. With groups, the margins
-    are those of `group_margin`, which are valid for rows of a new group.
+    are those of `group_margin`, which are valid for rows of a new group. With classes, a row has the margin of the
+    scores of its class, which is valid in the class whatever the others are (Mondrian conformal prediction).
     """
 
     scale: Tensor
     """(*columns), factor on the standard deviation"""
     scores: Tensor
-    """(n, *columns), sorted; NaN, at the end, where a column has fewer than n. With groups, in the order of the rows"""
+    """(n, *columns), NaN where a column has fewer than n; sorted, NaN at the end, if there are no groups or classes"""
     groups: Tensor | None = None
     """(n,), integers, the group of each row of scores"""
+    classes: Tensor | None = None
+    """(n,), integers from 0, the class of each row of scores"""
 
     @classmethod
     def fit(
-        cls, prediction: Prediction, y: Tensor, groups: Tensor | None = None, rescale: bool = True
+        cls,
+        prediction: Prediction,
+        y: Tensor,
+        groups: Tensor | None = None,
+        rescale: bool = True,
+        classes: Tensor | None = None,
     ) -> "Calibration":
         """From predictions and targets, (n, *columns), of a held-out calibration set, and the group of each row.
 
-        Without `rescale` the scale is 1: the variances are right already, and only the margins are wanted.
+        Without `rescale` the scale is 1: the variances are right already, and only the margins are wanted. Rows without
+        groups may have classes, (n,), integers from 0.
         """
         scores = conformal_scores(prediction, y)
         known = ~torch.isnan(scores)
         scale = torch.ones_like(scores[0])
         if rescale:
             scale = ((PRIOR_ROWS + scores.square().nansum(0)) / (PRIOR_ROWS + known.sum(0))).sqrt()
-        if groups is None:
+        if groups is None and classes is None:
             return cls(scale, (scores / scale).sort(0).values)
+        if groups is None:
+            return cls(scale, scores / scale, None, classes)
         check_groups(groups, len(scores))
         return cls(scale, scores / scale, groups.long().unique(return_inverse=True)[1])
 
@@ -109,13 +121,19 @@ class Calibration:
         check_columns("Calibration", self.scale.shape, prediction.shape)
         return self.scaled_interval(self.apply(prediction), coverage)
 
-    def scaled_interval(self, scaled: Prediction, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+    def scaled_interval(
+        self, scaled: Prediction, coverage: float = 0.9, classes: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Lower and upper ends, conformal, of a prediction that `apply` returned, in any unit.
 
-        A column with too few scores for this coverage, n < coverage / (1 - coverage), gets the central interval of the
-        scaled mixture, with a warning. Too few groups get the margin of the worst group, with a warning.
+        `classes`, (n,), are those of the rows; rows of a class without scores have the margin of all scores. A column
+        with too few scores for this coverage, n < coverage / (1 - coverage), gets the central interval of the scaled
+        mixture, with a warning. Too few groups get the margin of the worst group, with a warning.
         """
         margin = self.margin(coverage)
+        if classes is not None and self.classes is not None:
+            margins = class_margins(self.scores, self.classes, coverage)
+            margin = margins[classes.clamp(max=len(margins) - 1)]
         if self.groups is not None:
             n = int(count_groups(self.scores, self.groups).min())
             if not enough_groups(n, coverage):
@@ -150,17 +168,23 @@ class Calibration:
     def to_tensors(self) -> dict[str, Tensor]:
         """For a file."""
         tensors = {"scale": self.scale, "scores": self.scores}
-        return tensors if self.groups is None else tensors | {"groups": self.groups}
+        optional = {"groups": self.groups, "classes": self.classes}
+        return tensors | {name: each for name, each in optional.items() if each is not None}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> "Calibration":
-        """Inverse of `to_tensors`; folders of older versions have no groups."""
+        """Inverse of `to_tensors`; folders of older versions have no groups and no classes."""
         scale, scores, groups = tensors["scale"].double(), tensors["scores"].double(), tensors.get("groups")
+        classes = tensors.get("classes")
         if scores.ndim != scale.ndim + 1 or scores.shape[1:] != scale.shape or not bool((scale > 0).all()):
             raise ValueError(f"`scores` must have shape (rows, *{tuple(scale.shape)}) and `scale` be above 0.")
         if groups is not None:
             check_groups(groups, len(scores))
-        return cls(scale, scores, groups)
+        if classes is not None:
+            check_groups(classes, len(scores))
+            if groups is not None or not ((classes >= 0) & (classes < len(scores))).all() or not len(classes):
+                raise ValueError(f"`classes` must be from 0 to {len(scores) - 1}, and without `groups`.")
+        return cls(scale, scores, groups, classes)
 
 
 @dataclass(frozen=True)

@@ -51,12 +51,12 @@ def conformal_margin(scores: Tensor, coverage: float | Tensor) -> Tensor:
 
 
 def groups_needed(coverage: float) -> int:
-    """Fewest groups for which `group_margin` has a guarantee: coverage / (1 - coverage), rounded up."""
+    """Fewest groups for which `group_margin` is a weighted quantile: coverage / (1 - coverage), rounded up."""
     return math.ceil(round(coverage / (1 - coverage), 9))
 
 
 def enough_groups(n_groups: int, coverage: float) -> bool:
-    """Whether `group_margin` has a guarantee at this coverage; otherwise its margin is the finite substitute."""
+    """Whether the weighted quantile of `group_margin` is finite at this coverage; otherwise the worst group decides."""
     return n_groups >= groups_needed(coverage)
 
 
@@ -73,8 +73,11 @@ def group_margin(scores: Tensor, groups: Tensor, coverage: float) -> Tensor:
     within each, it covers a row of the new group with probability at least `coverage`. That is a mean over groups, the
     calibration groups included: one group may be covered less. If every group has one row it is `conformal_margin`.
 
-    Where there are too few groups (see `enough_groups`) the quantile would be infinite. The margin is then the largest
-    of the groups' own quantiles, without a guarantee. It is infinite only for a column without any score.
+    Where there are too few groups (see `enough_groups`) that quantile is infinite, and shortly before it is the largest
+    score of all. The margin is therefore at most the least that covers a share $\max(coverage, G/(G+1))$ of each group,
+    so that a higher coverage never has a smaller margin. Where this limit applies, what holds for any distribution is a
+    coverage of $G/(G+1)$ times the share, at least 0.73 for 6 groups and 0.90 for 19. The margin is infinite only for a
+    column without any score.
 
     Args:
         scores: (n, *columns), in any order; NaN where not observed.
@@ -93,12 +96,13 @@ def group_margin(scores: Tensor, groups: Tensor, coverage: float) -> Tensor:
     place = (mass < (n_groups + 1).double() * coverage - 1e-9).sum(0, keepdim=True)
     margin = ascending.gather(0, place.clamp(max=len(scores) - 1))[0]
     by_group = ascending.gather(0, group.argsort(dim=0, stable=True))  # the groups in turn, ascending in each
-    rank = (sizes.double() * coverage - 1e-9).ceil().long().clamp(min=1)
+    share = (n_groups / (n_groups + 1.0)).clamp(min=coverage)
+    rank = (sizes.double() * share - 1e-9).ceil().long().clamp(min=1)
     rows = index.bincount()
     start = (rows.cumsum(0) - rows).reshape(-1, *(1,) * (scores.ndim - 1))
     own = by_group.gather(0, start + rank - 1).masked_fill(sizes == 0, -math.inf)
-    margin = torch.where(n_groups >= groups_needed(coverage), margin, own.amax(0))
-    return margin.masked_fill(n_groups == 0, math.inf)
+    margin = margin.masked_fill(n_groups < groups_needed(coverage), math.inf)
+    return torch.minimum(margin, own.amax(0)).masked_fill(n_groups == 0, math.inf)
 
 
 def check_groups(groups: Tensor, rows: int) -> None:

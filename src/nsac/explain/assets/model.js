@@ -171,7 +171,18 @@ function tableDraws(model, { values, codes }, clamp) {
     const other = run(k).draws;
     for (let n = k; n < other.length; n += 20) result.draws[n] = other[n];
   }
-  return { ...result, unit: model.unit, offset: model.offset, factor: new Array(model.outputs).fill(1) };
+  const margin = model.margins[Math.min(missingClass(model.table.patterns, x, codes), model.margins.length - 1)];
+  return { ...result, unit: model.unit, offset: model.offset, factor: new Array(model.outputs).fill(1), margin };
+}
+
+// Class of a row by its missing values, whose margins are its own.
+function missingClass(patterns, x, codes) {
+  if (!patterns) return 0;
+  const { learned, frequent, counts } = patterns;
+  const absent = [...x.map(Number.isNaN), ...codes.map((code) => code === 0)].map((each, i) => each && learned[i]);
+  const same = frequent.findIndex((pattern) => pattern.every((each, i) => each === absent[i]));
+  const number = absent.filter(Boolean).length, place = frequent.length - 1 + counts.filter((each) => number >= each).length;
+  return same >= 0 ? same : place < frequent.length ? frequent.length + counts.length : place;
 }
 
 function linkInverse(link, z) {
@@ -218,13 +229,13 @@ function mixtureQuantile(draws, c, q) {
 
 // Calibrated prediction of one row, by output: mean, variances and interval; and the networks with their cells.
 function predict(model, input, clamp = null) {
-  const { draws, networks, ensemble, unit, offset, factor } = (model.kind === "table" ? tableDraws : windowDraws)(model, input, clamp);
+  const { draws, networks, ensemble, unit, offset, factor, margin } = (model.kind === "table" ? tableDraws : windowDraws)(model, input, clamp);
   const outputs = unit.map((_, c) => {
     const centre = average(draws.map((draw) => draw.mean[c])), stretch = factor[c] * model.scale[c];
     const one = draws.map((draw) => ({ mean: [offset[c] + unit[c] * (centre + stretch * (draw.mean[c] - centre))],
       logStd: [draw.logStd[c] + Math.log(stretch) + Math.log(unit[c])] }));
-    const { mean, aleatoric, epistemic } = momentsOf(one, 0), half = model.margin[c] === null ? 0 : model.margin[c] * Math.sqrt(aleatoric + epistemic);
-    const ends = model.margin[c] === null
+    const { mean, aleatoric, epistemic } = momentsOf(one, 0), half = margin[c] === null ? 0 : margin[c] * Math.sqrt(aleatoric + epistemic);
+    const ends = margin[c] === null
       ? [mixtureQuantile(one, 0, (1 - model.coverage) / 2), mixtureQuantile(one, 0, (1 + model.coverage) / 2)]
       : [mean - half, mean + half];
     const [lower, upper] = ends.map((end) => linkInverse(model.link, end));

@@ -8,8 +8,13 @@ from nsac.lab.datasets.bearings import load_raw_bearing as load_raw_bearing
 from nsac.lab.datasets.bearings import raw_bearings as raw_bearings
 from nsac.lab.datasets.catalog import Source as Source
 from nsac.lab.datasets.catalog import catalog as catalog
+from nsac.lab.datasets.physionet import Stays as Stays
+from nsac.lab.datasets.physionet import load_stays as load_stays
 from nsac.lab.datasets.spiral import Spirals as Spirals
 from nsac.lab.datasets.spiral import make_spirals as make_spirals
+from nsac.lab.datasets.sporadic import EventTable as EventTable
+from nsac.lab.datasets.sporadic import load_brusselator as load_brusselator
+from nsac.lab.datasets.sporadic import load_glucose as load_glucose
 from nsac.lab.datasets.store import DataError as DataError
 from nsac.lab.datasets.store import locate as locate
 from nsac.lab.datasets.summary import summarise as summarise

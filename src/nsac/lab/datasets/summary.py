@@ -7,7 +7,9 @@ import torch
 from nsac._checks import check_choice
 from nsac.lab.datasets.bearings import RIGS, bearings, load_bearing, load_raw_bearing, raw_bearings
 from nsac.lab.datasets.catalog import catalog
+from nsac.lab.datasets.physionet import CHANNELS, STATIC, load_stays
 from nsac.lab.datasets.spiral import make_spirals
+from nsac.lab.datasets.sporadic import load_brusselator, load_glucose
 from nsac.lab.datasets.tables import TABLES, load_table
 from nsac.lab.datasets.uci import COLUMNS, load_uci
 from nsac.lab.datasets.udacity import load_drive
@@ -37,6 +39,13 @@ def summarise(name: str) -> pd.DataFrame:
             run = load_bearing(name, bearing)
             columns |= {f"{bearing} features": run.features, f"{bearing} degradation": run.degradation}
             columns |= {f"{bearing} linear label": run.linear, f"{bearing} remaining minutes": run.remaining}
+    elif name == "physionet2012":
+        stays = load_stays()
+        columns = dict(zip(STATIC, stays.static.T, strict=True))
+        columns |= {channel: stays.value[stays.channel == i] for i, channel in enumerate(CHANNELS)}
+    elif name in ("glucose", "brusselator"):
+        table = load_glucose() if name == "glucose" else load_brusselator()
+        columns = {f"channel {i}": table.value[table.channel == i] for i in np.unique(table.channel)}
     elif name == "pronostia-raw":
         columns = {f"{bearing} acceleration": load_raw_bearing(bearing).signal for bearing in raw_bearings()}
     else:

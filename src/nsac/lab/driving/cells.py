@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from nsac.explain.circuit import Trace, trace_member
-from nsac.lab.driving.lap import Lap, drive_lap
+from nsac.lab.driving.lap import MAX_ACTIONS, Lap, drive_lap
 from nsac.lab.driving.policy import DrivingPolicy, FrameHistory
 from nsac.lab.driving.world import DrivingError, World
 from nsac.methods.nsac import NSACMethod
@@ -56,13 +56,12 @@ class TracedLap:
         return np.arange(len(self.lap)) >= min(FIRST_ACTION, len(self.lap) // 2)
 
 
-def trace_lap(policy: DrivingPolicy, world: World, track: int, limit: int | None = None) -> TracedLap:
+def trace_lap(policy: DrivingPolicy, world: World, track: int, limit: int = MAX_ACTIONS) -> TracedLap:
     """Drive one lap and trace the network at every action."""
     if not isinstance(policy.method, NSACMethod):
         raise DrivingError(f"Gates kappa, phi and psi need the method 'nsac'. The policy has {policy.name!r}.")
     history, frames = FrameHistory(policy.lookback), []
-    more = {} if limit is None else {"limit": limit}
-    lap = drive_lap(world, policy, track, watch=lambda w, _, __: frames.append(history.add(w.frame)), **more)
+    lap = drive_lap(world, policy, track, watch=lambda w, _, __: frames.append(history.add(w.frame)), limit=limit)
     traces = []
     for start in range(0, len(frames), CHUNK_FRAMES):
         x = policy.network_input(np.stack(frames[start : start + CHUNK_FRAMES]))
@@ -182,7 +181,7 @@ def cells_figure(traced: TracedLap, table: dict[str, dict[str, Any]]) -> Figure:
 
 
 def study_cells(
-    policy: DrivingPolicy, world: World, train: Sequence[int], test: Sequence[int], limit: int | None = None
+    policy: DrivingPolicy, world: World, train: Sequence[int], test: Sequence[int], limit: int = MAX_ACTIONS
 ) -> tuple[dict[str, Any], Figure]:
     """Separation on test tracks, and the figure of the first of them."""
     with torch.no_grad():

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from nsac.lab.grid.events import calibrate_channels, evaluate_channels, longest_row
 from nsac.lab.tasks.base import GroupScores, Predict, Task, WindowSplit
 from nsac.uncertainty import Prediction, VarianceScale, conformal_margin
 
@@ -39,6 +40,8 @@ def calibrate(task: Task, predict: Predict) -> Calibration:
     columns many. Entries of one row are not independent, so the margin is then taken at coverage 0.9 (1 + 1 / rows),
     with which an entry of another row is covered with probability at least 0.9 (Lee, Barber and Willett, 2023).
     """
+    if task.problem.kind == "events":
+        return Calibration(*calibrate_channels(task, predict, COVERAGE))
     batches = []
     for batch in task.batches("calibration"):
         prediction = batch.restore(predict(batch.inputs))
@@ -64,6 +67,11 @@ def evaluate(task: Task, predict: Predict, calibration: Calibration) -> Evaluati
     `coverage_90_calibrated` and `width_90_calibrated` are of split-conformal intervals, and with `_scaled` of the
     scaled distribution's intervals.
     """
+    if task.problem.kind == "events":
+        found, levels = evaluate_channels(task, predict, *calibration, CALIBRATED)
+        pit = {kind: _histogram(torch.cat(level)) for kind, level in levels.items()}
+        name, at, columns = longest_row(task, predict, calibration.margin)
+        return Evaluation({**found}, pit, [_panel(f"{name}, one test row, over lead time", at, columns)])
     entries = task.entries("test")
     raw, scaled, batches = GroupScores(entries), GroupScores(entries), []
     for batch in task.batches("test"):

@@ -79,9 +79,14 @@ class GroupScores:
         self._scores = {prefix: Scores() for prefix in entries}
 
     def add(self, prediction: Prediction, y: Tensor) -> None:
-        """Add one batch, in the unit of the scores."""
+        """Add one batch, in the unit of the scores; entries without a target (NaN) are left out."""
         for prefix, index in self._entries.items():
-            self._scores[prefix].add(prediction[index], y[index])
+            chosen, observed = prediction[index], y[index]
+            known = ~observed.isnan()
+            if not known.all():
+                chosen, observed = chosen[known], observed[known]
+            if observed.numel():
+                self._scores[prefix].add(chosen, observed)
 
     def table(self) -> dict[str, float]:
         """Scores by name, those of a group with its prefix."""
@@ -106,6 +111,9 @@ class Task:
     baselines: tuple[str, ...]  # baseline methods that every table shows beside the others
     groups: Mapping[str, slice] = field(default_factory=dict)
     """named ranges of the targets' second axis that are also scored separately"""
+    channels: tuple[str, ...] = ()  # names of the channels of events
+    leads: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """named ranges of the lead time of events that are also scored separately"""
 
     def split(self, name: str) -> SplitData:
         """A split by its name, one of `SPLITS`."""
@@ -143,7 +151,10 @@ class Task:
 Builder = Callable[[int], Task]
 TASKS: dict[tuple[str, str], Builder] = {}
 """(name, protocol) to the function from a seed to the task. Importing `nsac.lab.tasks` registers all tasks."""
-SOURCES = {"ettm1-24": ("ettm1",), "jena": ("jena-2020",), "pronostia": ("xjtu", "pronostia"), "hust": ("xjtu", "hust")}
+SOURCES = {
+    "ettm1-24": ("ettm1",), "jena": ("jena-2020",), "pronostia": ("xjtu", "pronostia"), "hust": ("xjtu", "hust"),
+    "physionet-point": ("physionet2012",), "physionet-next": ("physionet2012",),
+}  # fmt: skip
 """Data sources of a task, where they are not the one source of the same name."""
 
 

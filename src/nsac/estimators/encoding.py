@@ -1,0 +1,69 @@
+"""Which encoding suits a series: windows of a regular grid, or events in continuous time."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nsac.estimators.observations import SeriesColumns, read_observations
+from nsac.estimators.steps import TimeAxis
+
+ENCODINGS = ("auto", "events", "grid")
+MAX_EMPTY_SLOTS = 0.5  # share of the slots of a grid without a value of the target
+MAX_GAP_RATIO = 2.0  # upper over lower quartile of the gaps between values of the target
+
+
+class Choice(NamedTuple):
+    """An encoding, and a sentence on why it was taken."""
+
+    encoding: str
+    reason: str
+
+
+def choose_encoding(
+    encoding: str,
+    targets: Sequence[str],
+    static: Sequence[str],
+    known_future: Sequence[str],
+    method_takes_events: bool,
+) -> Choice | None:
+    """The choice that the arguments decide; None if the data has to."""
+    reasons = {"several targets": len(targets) > 1, "static columns": bool(static)}
+    reasons["known-future columns"] = bool(known_future)
+    needs = [reason for reason, holds in reasons.items() if holds]
+    if encoding == "grid" and needs:
+        raise ValueError(
+            f"`encoding` must be 'events' or 'auto' for {' and '.join(needs)}. Got 'grid' instead. Leave them out, or "
+            "pass another `encoding`."
+        )
+    if encoding != "auto":
+        return Choice(encoding, f"Encoding {encoding!r} was chosen by the argument `encoding`.")
+    if needs:
+        return Choice("events", f"Encoding 'events' was chosen for {' and '.join(needs)}.")
+    if not method_takes_events:
+        return Choice("grid", "Encoding 'grid' was chosen: the method takes windows only.")
+    return None
+
+
+def choose_by_times(frame: pd.DataFrame, columns: SeriesColumns, step: str | float | None) -> Choice:
+    """The choice by the times at which the target was observed."""
+    observations = read_observations(frame, columns)
+    axis = TimeAxis.find(step, observations.times, observations.codes, observations.time_dtype)
+    known = np.isfinite(observations.values[:, 0])
+    position = axis.nearest(axis.positions(observations.times[known]))
+    gaps = (np.diff(position)[np.diff(observations.codes[known]) == 0] / axis.step).astype(np.float64)
+    if not len(gaps):
+        return Choice("grid", "Encoding 'grid' was chosen: no series has two observations of the target.")
+    empty = float(1 - len(gaps) / np.maximum(np.rint(gaps), 1.0).sum())
+    lower, upper = np.quantile(gaps, [0.25, 0.75])
+    ratio = float(upper / max(lower, 1e-12))
+    facts = f"{100 * empty:.0f} % of the steps of {axis.describe()} have no value, and the quartiles of the gaps "
+    facts += f"between values differ by a factor of {ratio:.2g}"
+    encoding = "events" if empty > MAX_EMPTY_SLOTS or ratio > MAX_GAP_RATIO else "grid"
+    return Choice(encoding, f"Encoding {encoding!r} was chosen: {facts}.")
+
+
+def as_names(names: str | Sequence[str] | None) -> list[str]:
+    """Names of columns as a list."""
+    return [names] if isinstance(names, str) else list(names or ())

@@ -1,0 +1,192 @@
+"""Calibration of forecasts at any lead time, by target and by bins of lead time; correlation of their errors."""
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nsac._checks import check_probability
+from nsac.estimators.samples import nearest_correlation
+from nsac.uncertainty import Prediction, conformal_margin, enough_groups, group_margin
+from nsac.uncertainty.calibration import PRIOR_ROWS
+
+BINS = 8  # of lead time for each target, at most
+MIN_BIN_SCORES = 100  # fewest scores of a bin, if there is more than one
+MAX_SCORES = 50_000  # scores that are kept
+MAX_PAIR_ENTRIES = 24  # forecasts of one origin whose pairs are used to estimate correlations
+EXPONENTS = (0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of the correlation over lead time that are compared
+PRIOR_PAIRS = 50.0  # pairs that a correlation of 0 between two targets counts for
+
+
+@dataclass(frozen=True)
+class EventCalibration:
+    """A variance scale and conformal scores, per target and bin of lead time, and the correlation of errors."""
+
+    edges: Tensor  # (targets, BINS - 1), upper edges of the bins of lead time
+    scale: Tensor  # (targets * BINS,), factor on the standard deviation
+    scores: Tensor  # (n,), absolute errors in scaled standard deviations
+    column: Tensor  # (n,), target times BINS plus bin
+    groups: Tensor  # (n,), number of the series
+    by_series: bool  # whether margins are those of a new series
+    exponent: float  # of the correlation over lead time
+    weight: float  # of that correlation; the rest of an error is its own
+    between: Tensor  # (targets, targets), correlation of errors of two targets at one time
+    gap: float  # time that is added to lead times where they are compared
+
+    @classmethod
+    def fit(
+        cls, p: Prediction, y: Tensor, target: Tensor, lead: Tensor, groups: Tensor, by_series: bool, targets: int,
+        horizon: float,
+    ) -> "EventCalibration":  # fmt: skip
+        """From predictions and observed values of a calibration set, (n,) each."""
+        errors = ((y - p.mean) / p.std).double()
+        edges = torch.full((targets, BINS - 1), 2 * horizon, dtype=torch.float64)
+        for t in range(targets):
+            own = lead[target == t].double()
+            bins = min(BINS, max(1, len(own) // MIN_BIN_SCORES))
+            if bins > 1:
+                levels = torch.linspace(0, 1, bins + 1, dtype=torch.float64)[1:-1]
+                edges[t, : bins - 1] = torch.quantile(own[:: -(-len(own) // 100_000)], levels)
+        column = _columns(edges, target, lead)
+        zero = torch.zeros(targets * BINS, dtype=torch.float64)
+        total, count = zero.index_add(0, column, errors.square()), zero.index_add(0, column, torch.ones_like(errors))
+        scale = ((PRIOR_ROWS + total) / (PRIOR_ROWS + count)).sqrt()
+        kept = torch.from_numpy(np.linspace(0, len(errors) - 1, min(len(errors), MAX_SCORES)).round().astype(np.int64))
+        scores = (errors.abs() / scale[column])[kept]
+        return cls(
+            edges, scale, scores, column[kept], groups[kept], by_series, 1.0, 0.0,
+            torch.eye(targets, dtype=torch.float64), horizon / 100,
+        )  # fmt: skip
+
+    def columns(self, target: Tensor, lead: Tensor) -> Tensor:
+        """Target and bin of forecasts with these lead times, (n,)."""
+        return _columns(self.edges, target, lead)
+
+    def apply(self, p: Prediction, column: Tensor) -> Prediction:
+        """The draws, stretched about their mean."""
+        factor = self.scale[column]
+        return p.affine(factor, (1 - factor) * p.mean)
+
+    def interval(self, scaled: Prediction, column: Tensor, coverage: float) -> tuple[Tensor, Tensor]:
+        """Lower and upper ends, conformal, of a prediction that `apply` returned, in any unit.
+
+        Where there are too few scores, even for all targets and lead times together, the interval is the central one of
+        the mixture.
+        """
+        margin = self.margins(coverage)[column]
+        lower, upper = scaled.mean - margin * scaled.std, scaled.mean + margin * scaled.std
+        if margin.isinf().any():
+            warnings.warn(
+                f"{len(self.scores)} forecasts of calibration are too few for a conformal interval of coverage "
+                f"{coverage}. The interval of the model, calibrated in scale only, takes its place. Fit more rows.",
+                stacklevel=4,
+            )
+            central = scaled.interval(coverage)
+            lower, upper = (
+                torch.where(margin.isinf(), central[0], lower),
+                torch.where(margin.isinf(), central[1], upper),
+            )
+        return lower, upper
+
+    def margins(self, coverage: float) -> Tensor:
+        """Conformal margins, (targets * BINS,); a bin with too few scores has that of all together."""
+        check_probability("coverage", coverage)
+        margins = torch.full_like(self.scale, math.inf)
+        for c in self.column.unique().tolist():
+            margins[c] = self._margin(self.column == c, coverage)
+        return torch.where(
+            margins.isinf(), self._margin(torch.ones_like(self.column, dtype=torch.bool), coverage), margins
+        )
+
+    def _margin(self, chosen: Tensor, coverage: float) -> Tensor:
+        scores, groups = self.scores[chosen], self.groups[chosen]
+        if self.by_series and enough_groups(len(groups.unique()), coverage):
+            return group_margin(scores, groups, coverage)
+        return conformal_margin(scores, coverage)
+
+    def correlation(self, target: Tensor, lead: Tensor) -> Tensor:
+        """Correlation of the errors of forecasts of one origin, (n, n)."""
+        near = _nearness(lead, self.gap, self.exponent)
+        matrix = self.between[target[:, None], target] * self.weight * near
+        return matrix + torch.diag(1 - matrix.diagonal())
+
+    def with_correlation(self, z: Tensor, target: Tensor, lead: Tensor, row: Tensor, gap: float) -> "EventCalibration":
+        r"""Learn the correlation from normal scores z of the calibration set; `row` is the origin of each.
+
+        Two errors of one target at lead times $s < t$ have the correlation $w ((s + g)/(t + g))^a$.
+        """
+        first, second = _pairs(row)
+        product = (z[first] * z[second]) / z.square().mean().clamp(min=1e-12)
+        same = target[first] == target[second]
+        leads = torch.stack([lead[first], lead[second]]).double() + gap
+        ratio = leads.amin(0) / leads.amax(0)
+        best = (math.inf, 1.0, 0.0)
+        for exponent in EXPONENTS:
+            near, own = ratio[same] ** exponent, product[same]
+            weight = float(((near * own).sum() / near.square().sum().clamp(min=1e-12)).clamp(0, 0.999))
+            best = min(best, (float((own - weight * near).square().mean()), exponent, weight))
+        _, exponent, weight = best
+        targets = len(self.between)
+        near = weight * ratio**exponent
+        place = target[first] * targets + target[second]
+        zero = torch.zeros(targets**2, dtype=torch.float64)
+        cross = zero.index_add(0, place, near * product).view(targets, targets)
+        square = zero.index_add(0, place, near.square()).view(targets, targets)
+        count = zero.index_add(0, place, torch.ones_like(near)).view(targets, targets)
+        cross, square, count = (each + each.T for each in (cross, square, count))
+        between = (cross / square.clamp(min=1e-12) * count / (count + PRIOR_PAIRS)).clamp(-1, 1)
+        between = nearest_correlation(between.fill_diagonal_(1.0)) if len(z) else self.between
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return EventCalibration(**values | {"exponent": exponent, "weight": weight, "between": between, "gap": gap})
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """For a file."""
+        numbers = torch.tensor([self.exponent, self.weight, self.gap, float(self.by_series)], dtype=torch.float64)
+        tensors = {name: getattr(self, name) for name in ("edges", "scale", "scores", "column", "groups", "between")}
+        return tensors | {"correlation": numbers}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor], targets: int) -> "EventCalibration":
+        """Inverse of `to_tensors`, checked."""
+        n = len(tensors["scores"])
+        shapes = {"edges": (targets, BINS - 1), "scale": (targets * BINS,), "scores": (n,), "column": (n,)}
+        shapes |= {"groups": (n,), "between": (targets, targets), "correlation": (4,)}
+        for name, shape in shapes.items():
+            if tuple(tensors[name].shape) != shape:
+                raise ValueError(f"Tensor {name!r} must have shape {shape}. Got {tuple(tensors[name].shape)} instead.")
+        column, groups = tensors["column"].long(), tensors["groups"].long()
+        exponent, weight, gap, by_series = tensors["correlation"].double().tolist()
+        inside = not n or (int(column.min()) >= 0 and int(column.max()) < targets * BINS)
+        if not inside or not bool((tensors["scale"] > 0).all()) or not (0 <= weight <= 1 and exponent > 0 and gap > 0):
+            raise ValueError("Scales, bins and correlations of the calibration must be possible ones.")
+        if bool((tensors["scores"] < 0).any()) or bool(tensors["scores"].isnan().any()):
+            raise ValueError("`scores` must be at least 0.")
+        floats = {name: tensors[name].double() for name in ("edges", "scale", "scores", "between")}
+        return cls(
+            floats["edges"], floats["scale"], floats["scores"], column, groups, bool(by_series), exponent, weight,
+            floats["between"], gap,
+        )  # fmt: skip
+
+
+def _columns(edges: Tensor, target: Tensor, lead: Tensor) -> Tensor:
+    return target * BINS + (lead[:, None] > edges[target]).sum(1)
+
+
+def _nearness(lead: Tensor, gap: float, exponent: float) -> Tensor:
+    later = lead.double() + gap
+    return (torch.minimum(later[:, None], later) / torch.maximum(later[:, None], later)) ** exponent
+
+
+def _pairs(row: Tensor) -> tuple[Tensor, Tensor]:
+    """Pairs of entries of one row; of a row with many entries evenly spaced ones. Rows ascend."""
+    edges = np.flatnonzero(np.diff(row.numpy(), prepend=-1, append=-1))
+    firsts, seconds = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        entries = np.linspace(start, stop - 1, min(stop - start, MAX_PAIR_ENTRIES)).round().astype(np.int64)
+        i, j = np.triu_indices(len(entries), 1)
+        firsts.append(entries[i])
+        seconds.append(entries[j])
+    return torch.from_numpy(np.concatenate(firsts)), torch.from_numpy(np.concatenate(seconds))

@@ -1,0 +1,76 @@
+"""What a forecaster of events is asked for: origins of the series, and times after them."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nsac.estimators.event_frames import NANOSECONDS, EventFrame
+from nsac.estimators.times import describe_times, read_times, restore_times
+
+if TYPE_CHECKING:
+    from nsac.estimators.forecasting import AbstractForecaster
+
+ROUNDING = 1e-9  # of the horizon
+
+
+def ask(
+    frame: EventFrame, model: "AbstractForecaster", at: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Origin of each series, series and times of all queries, sorted by both, and the number of queries by series.
+
+    With known-future columns the origin is the last observation, and later rows are what is predicted. Otherwise it is
+    the last row. `at` are the times to predict in every series; by default those rows, or else the steps after it.
+    """
+    columns, count = model.columns_, len(frame.names)
+    channels = len(columns.targets) + len(columns.covariates)
+    origins = frame.origins(channels if columns.known_future else None)
+    if at is not None:
+        times = np.unique(_read_at(at, model))
+        series, times = np.repeat(np.arange(count), len(times)), np.tile(times, count)
+    else:
+        ahead = frame.row_times > origins[frame.row_series]
+        series, times = frame.row_series[ahead], frame.row_times[ahead]
+        others = np.setdiff1d(np.arange(count), series)
+        steps = np.arange(1, model.horizon_ + 1) * model.step_
+        axis, last = model.axis_, _end(model, origins[others])
+        later = axis.times(axis.nearest(axis.positions(origins[others]))[:, None] + steps)
+        series = np.concatenate([series, np.repeat(others, len(steps))])
+        times = np.concatenate([times, np.minimum(later, last[:, None]).ravel()])
+        order = np.lexsort([times, series])
+        series, times = series[order], times[order]
+    _check_leads(frame, model, origins, series, times)
+    return origins, series, times, np.bincount(series, minlength=count)
+
+
+def _end(model: "AbstractForecaster", origins: np.ndarray) -> np.ndarray:
+    """The end of the horizon of each origin."""
+    if origins.dtype == np.int64:
+        return origins + round(model.events_.horizon * NANOSECONDS)
+    return origins + model.events_.horizon
+
+
+def _read_at(at: Any, model: "AbstractForecaster") -> np.ndarray:
+    column = pd.Series(at if isinstance(at, (pd.Series, pd.Index, np.ndarray, list, tuple)) else [at])
+    times, given = read_times(column.reset_index(drop=True), "at", model.columns_.reading)
+    fitted = describe_times(model.axis_.dtype)
+    if describe_times(given) != fitted:
+        raise ValueError(f"`at` must be {fitted}, as the time column. Got {describe_times(given)} instead.")
+    return times
+
+
+def _check_leads(
+    frame: EventFrame, model: "AbstractForecaster", origins: np.ndarray, series: np.ndarray, times: np.ndarray
+) -> None:
+    first, last = origins[series], _end(model, origins)[series]
+    rounding = ROUNDING * model.events_.horizon if times.dtype == np.float64 else 0
+    bad = (times <= first) | (times > last + rounding)
+    if not bad.any():
+        return
+    which = int(np.argmax(bad))
+    begin, end, given = restore_times(np.array([first[which], last[which], times[which]]), frame.time_dtype)
+    whose = "" if model.columns_.series is None else f" of series {frame.names[series[which]]!r}"
+    raise ValueError(
+        f"Times to predict{whose} must be after {begin}, its last observation, and no later than {end}, the end of the "
+        f"horizon. Got {given} instead. Fit with a longer `horizon`, or pass other times or rows."
+    )

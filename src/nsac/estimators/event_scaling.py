@@ -1,0 +1,128 @@
+r"""Offset and scale of every series and channel, from its own observations before a forecast origin.
+
+With n observations of mean m and variance v in the lookback, and $v_0$ the variance that is typical of series of that
+size, offset and scale are
+$$o = \frac{n m + k \mu}{n + k},\quad k = \min(v_0, v_1) / b,\qquad s^2 = \frac{n v + n_0 v_0}{n + n_0},$$
+with $\mu$ the mean and $b$ the variance of the means of all series, and $v_1$ the variance of a typical one: a series
+that is new is taken for a typical one, and its own observations soon count for more. $\log v_0$ is linear in
+$\log |m|$, as large series often vary more.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nsac.training import EventsData
+
+PRIOR_COUNT = 2.0  # n_0, observations that the typical variance counts for
+MIN_RELATIVE_SCALE = 0.02  # least scale of a series, over the typical one of its size
+MIN_SIZE = 1e-3  # sizes of series are counted from this fraction of their root mean square on
+SLOPE_STD, MIN_RESIDUAL = 0.5, 0.1  # prior of the slope of log std over log size; least variance of its residuals
+MAX_SLOPE = 1.5
+UNITS_CHUNK = 1024  # rows in memory at once
+
+
+class SeriesScale(NamedTuple):
+    """What is typical of a channel over all series, all (channels,)."""
+
+    mean: Tensor  # of the means of the series
+    std: Tensor  # of a value of an unknown series
+    between: Tensor  # variance of the means of the series
+    size: Tensor  # added to the size of a series, before its logarithm
+    level: Tensor  # log standard deviation of a series of size 1
+    slope: Tensor  # its change with the logarithm of the size
+    typical: Tensor  # standard deviation of a typical series
+
+    @classmethod
+    def fit(cls, values: np.ndarray, channel: np.ndarray, series: np.ndarray, channels: int) -> "SeriesScale":
+        """From training observations, all (n,)."""
+        rows = [_fit_channel(values[channel == c], series[channel == c]) for c in range(channels)]
+        return cls(*(torch.tensor(column, dtype=torch.float64) for column in zip(*rows, strict=True)))
+
+    def typical_std(self, centre: Tensor) -> Tensor:
+        """Standard deviation that is typical of series with these means, (..., channels)."""
+        return (self.level + self.slope * (centre.abs() + self.size).log()).exp()
+
+    def offset_and_scale(self, count: Tensor, centre: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Offset and scale from the number, mean and variance of the observations of a series, all (B, channels)."""
+        prior = self.typical_std(centre).square()
+        shrinkage = torch.minimum(prior, self.typical.square()) / self.between
+        offset = (count * centre + shrinkage * self.mean) / (count + shrinkage)
+        square = (count * variance + PRIOR_COUNT * prior) / (count + PRIOR_COUNT)
+        scale = square.clamp(min=MIN_RELATIVE_SCALE**2 * prior).sqrt()
+        known = count > 0
+        return torch.where(known, offset, self.mean), torch.where(known, scale, self.std)
+
+
+def _fit_channel(values: np.ndarray, series: np.ndarray) -> tuple[float, ...]:
+    """The fields of a `SeriesScale`, of one channel."""
+    if not len(values):
+        return 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0
+    names, codes = np.unique(series, return_inverse=True)
+    count = np.bincount(codes)
+    means = np.bincount(codes, weights=values) / count
+    residual = values - means[codes]
+    total = np.bincount(codes, weights=residual**2)
+    several = count > 1
+    stds = np.sqrt(total[several] / (count[several] - 1))
+    spread = float(values.std())
+    floor = 1e-6 * max(float(np.sqrt((values**2).mean())), 1e-12)
+    size = max(MIN_SIZE * float(np.sqrt((means**2).mean())), 1e-12)
+    x, y = np.log(np.abs(means[several]) + size), np.log(np.maximum(stds, floor))
+    kept = stds > floor
+    slope, level = 0.0, float(np.log(max(spread, floor)))
+    usual = float(np.exp(level))
+    if kept.any():
+        x, y, weight = x[kept], y[kept], np.sqrt(count[several][kept])
+        centre = np.average(x, weights=weight), np.average(y, weights=weight)
+        dx, dy = x - centre[0], y - centre[1]
+        steepest = (dx * dy).sum() / max((dx**2).sum(), 1e-12)
+        residual_variance = max(float(np.mean((dy - steepest * dx) ** 2)), MIN_RESIDUAL)
+        slope = float((dx * dy).sum() / ((dx**2).sum() + residual_variance / SLOPE_STD**2))
+        slope = float(np.clip(slope, -MAX_SLOPE, MAX_SLOPE))
+        level, usual = float(centre[1] - slope * centre[0]), float(np.exp(centre[1]))
+    typical = np.exp(level + slope * np.log(np.abs(means) + size))
+    between = max(float(means.var()) - float(np.mean(typical**2 / count)), 1e-3 * float(np.mean(typical**2)))
+    std = float(np.sqrt(between + np.mean(typical**2))) if len(names) > 1 else max(spread, float(typical.mean()))
+    return float(means.mean()), std, between, size, level, slope, usual
+
+
+class SeriesEvents(EventsData):
+    """Events whose rows each have the offsets and scales of their own series; `scale` is a `SeriesScale`."""
+
+    def _units(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        scale: Any = self.scale
+        return scale.offset_and_scale(*self._moments(rows))
+
+    def _moments(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Number, mean and variance of the observations of every channel of these rows, (B, channels) each."""
+        start, length = self.start[rows], (self.stop - self.start)[rows].clamp(min=0)
+        channels = len(self.scale[0])
+        row = torch.repeat_interleave(torch.arange(len(rows)), length)
+        place = torch.arange(len(row)) - (length.cumsum(0) - length)[row]
+        index = start[row] + place
+        group = row * channels + self.channel[index]
+        values = self.values[index].double()
+        zero = torch.zeros(len(rows) * channels, dtype=torch.float64)
+        count = zero.index_add(0, group, torch.ones_like(values))
+        centre = zero.index_add(0, group, values) / count.clamp(min=1)
+        variance = zero.index_add(0, group, (values - centre[group]).square()) / count.clamp(min=1)
+        return tuple(each.view(-1, channels) for each in (count, centre, variance))  # pyright: ignore[reportReturnType]
+
+    def levels(self) -> Tensor:
+        """Where the offset and scale of each row lie among all series, within -1 and 1, (rows, 2 * channels).
+
+        Values that are standardised by series do not show it. 0 for a channel without an observation.
+        """
+        scale: Any = self.scale
+        found = []
+        for rows in torch.arange(len(self)).split(UNITS_CHUNK):
+            count, centre, variance = self._moments(rows)
+            offset, std = scale.offset_and_scale(count, centre, variance)
+            place = torch.tanh((offset - scale.mean) / scale.between.sqrt() / 2)
+            width = torch.tanh((std / scale.typical_std(centre)).log() / 2)
+            known = count > 0
+            found.append(torch.cat([place.where(known, 0.0), width.where(known, 0.0)], 1))
+        return torch.cat(found) if found else torch.zeros(0, 2 * len(scale.mean), dtype=torch.float64)

@@ -1,0 +1,241 @@
+"""The models of a forecaster besides its ensemble: linear regression, and boosted trees that know the lead time.
+
+Their means and that of the ensemble are weighed by their errors on left-out windows. The distribution is that of the
+ensemble, moved to the weighted mean. Both are cheap, so that they are fitted again to all windows, the latest included.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nsac.estimators.base import PREDICTION_BATCH, Splits, join, mixture
+from nsac.estimators.boosting import Trees
+from nsac.estimators.preprocessing import SeriesPreprocessor
+from nsac.estimators.stack import robust_weights
+from nsac.estimators.steps import CYCLES
+from nsac.estimators.windows import subsample
+from nsac.methods import AbstractMethod, WindowProblem
+from nsac.models.encoder import Batch
+from nsac.models.windows import interpolate_missing
+from nsac.training import Subset, WindowData, batches
+from nsac.uncertainty import Prediction
+
+MAX_WINDOWS = 10_000  # windows up to which these models are fitted; with more, the networks alone were better
+MAX_PAIRS = 40_000  # pairs of a window and a lead time that trees are grown on, at most
+MAX_LINEAR_WINDOWS = 5000  # windows of the linear regression, at most: windows that overlap hold much the same
+MAX_LEFT_OUT = 400  # left-out windows of a split that choose penalty, rounds and weights, at most
+PENALTIES = tuple(10.0**k for k in range(-3, 3))  # of the linear regression, per training window
+LEARNING_RATE, MAX_ROUNDS, LEAVES, L2, FEATURE_SHARE = 0.1, 120, 31, 1.0, 0.5  # of the trees
+MIN_PENALTY = 1e-6  # of the intercept, so that no matrix is singular
+MIN_LEAF_SHARE, MIN_LEAF = 1 / 250, 5  # least number of pairs in a leaf
+MAX_LAG = 4096  # steps; largest lag that trees read
+NUM_MODELS = 3  # ensemble, linear regression, trees
+
+
+class Recipe(NamedTuple):
+    """What left-out windows chose."""
+
+    penalty: float
+    rounds: int
+
+
+@dataclass(frozen=True)
+class LeadFeatures:
+    """What trees read about a window and a lead time, in single precision."""
+
+    horizon: int
+    season: int  # steps of a season; 0 for none, or if it is longer than a window
+    angles: tuple[float, ...]  # of each cycle of the calendar, the angle of a step
+
+    @classmethod
+    def of(cls, preprocessor: SeriesPreprocessor) -> "LeadFeatures":
+        """For windows of this preprocessor."""
+        axis, cycles, shape = preprocessor.axis, preprocessor.cycles, preprocessor.shape
+        season = axis.season(cycles[0]) if cycles else 0
+        angles = tuple(2 * np.pi * axis.mean_step / CYCLES[name] for name in cycles)
+        return cls(shape.horizon, season if season < shape.lookback else 0, angles)
+
+    def pairs(self, batch: Batch) -> Tensor:
+        """(B, horizon, inputs), of every window and lead time."""
+        window = self._window(batch)
+        return torch.cat([window[:, None].expand(-1, self.horizon, -1), self._lead(batch)], 2)
+
+    def size(self, problem: WindowProblem) -> int:
+        """Number of inputs."""
+        x = torch.zeros(1, problem.lookback, problem.input_dim)
+        return self.pairs({"x": x, "calendar": torch.zeros(1, problem.calendar_dim)}).shape[2]
+
+    def _window(self, batch: Batch) -> Tensor:
+        """(B, features): last values, changes from earlier values and from the mean of half the window."""
+        x = interpolate_missing(batch["x"].float())
+        lookback, last = x.shape[1], x[:, -1]
+        half, target = x[:, -max(1, lookback // 2) :], x[..., 0] - last[:, :1]
+        near = target[:, -half.shape[1] :]
+        lags = target[:, [lookback - 1 - lag for lag in window_lags(lookback)]]
+        extremes = torch.stack([near.amax(1), near.amin(1), target.mean(1)], 1)
+        changes = [x[:, -1 - lag] - last for lag in (lookback // 16, lookback // 2) if lag]
+        calendar = [batch["calendar"].float()] if "calendar" in batch else []
+        return torch.cat([lags, extremes, last, *changes, half.mean(1) - last, *calendar], 1)
+
+    def _lead(self, batch: Batch) -> Tensor:
+        """(B, horizon, features): lead time, cycles of the calendar then, and changes from a season earlier."""
+        rows, steps = len(batch["x"]), torch.arange(1, self.horizon + 1)
+        features = [steps.float().expand(rows, -1)]
+        for i, angle in enumerate(self.angles):
+            sine, cosine = batch["calendar"][:, 2 * i, None].float(), batch["calendar"][:, 2 * i + 1, None].float()
+            turn = (angle * steps).float()
+            features += [sine * turn.cos() + cosine * turn.sin(), cosine * turn.cos() - sine * turn.sin()]
+        if self.season:
+            x = interpolate_missing(batch["x"][..., :1].float())[..., 0]
+            last = x.shape[1] - 1
+            place = last + steps - self.season * torch.div(steps + self.season - 1, self.season, rounding_mode="floor")
+            features += [x[:, (place + shift).clamp(max=last)] - x[:, -1:] for shift in (0, 1)]
+        return torch.stack(features, 2)
+
+
+@dataclass(frozen=True)
+class WindowModels:
+    """Linear regression and trees, and the weights of all models."""
+
+    linear: Tensor  # (features + 1, horizon)
+    trees: Trees  # of pairs of a window and a lead time
+    weights: Tensor  # (NUM_MODELS,)
+    features: LeadFeatures
+    problem: WindowProblem
+
+    @classmethod
+    def fit(
+        cls, problem: WindowProblem, features: LeadFeatures, windows: WindowData, splits: Splits,
+        members: Sequence[AbstractMethod], num_samples: int, seed: int,
+    ) -> tuple["WindowModels", Recipe]:  # fmt: skip
+        """From windows, and the members of the ensemble, each of which left out the validation windows of its split.
+
+        Returns the average over the splits, and what was chosen.
+        """
+        left_out = [Subset(windows, subsample(validation, MAX_LEFT_OUT)) for _, validation in splits]
+        rows = [each.batch(torch.arange(len(each))) for each in left_out]
+        y = [each["y"].double() for each in rows]
+        solutions = [solve_linear(problem, windows, train, PENALTIES) for train, _ in splits]
+        linear = [design(problem, each) @ solution for each, solution in zip(rows, solutions, strict=True)]
+        grown = [grow(features, windows, train, MAX_ROUNDS, seed + k) for k, (train, _) in enumerate(splits)]
+        staged = [_staged(model, features.pairs(each)) for model, each in zip(grown, rows, strict=True)]
+        penalty, rounds = _best(linear, y), _best(staged, y)
+        ensemble = [
+            mixture([member], batches(each, PREDICTION_BATCH), num_samples).mean
+            for member, each in zip(members, left_out, strict=True)
+        ]
+        others = [
+            torch.cat([each[chosen] for each in means]) for means, chosen in ((linear, penalty), (staged, rounds))
+        ]
+        weights = model_weights(torch.stack([torch.cat(ensemble), *others]), torch.cat(y))
+        trees = Trees.of(grown, len(splits), rounds + 1, 2 * LEAVES - 1)
+        average = torch.stack([each[penalty] for each in solutions]).mean(0)
+        return cls(average, trees, weights, features, problem), Recipe(PENALTIES[penalty], rounds + 1)
+
+    def refit(self, recipe: Recipe, windows: WindowData, seed: int) -> "WindowModels":
+        """The same models, fitted to all of these windows; the weights stay."""
+        rows = np.arange(len(windows))
+        linear = solve_linear(self.problem, windows, rows, [recipe.penalty])[0]
+        grown = grow(self.features, windows, rows, recipe.rounds, seed)
+        return replace(self, linear=linear, trees=Trees.of([grown], 1, recipe.rounds, 2 * LEAVES - 1))
+
+    def correct(self, p: Prediction, windows: WindowData) -> Prediction:
+        """The ensemble's prediction of these windows, moved to the weighted mean of all models."""
+        starts, chunks = range(0, len(windows), PREDICTION_BATCH), batches(windows, PREDICTION_BATCH)
+        parts = [p[first : first + PREDICTION_BATCH] for first in starts]
+        return join([self.move(part, batch, self.trees.predict) for part, batch in zip(parts, chunks, strict=True)], 1)
+
+    def move(self, p: Prediction, batch: Batch, trees: Callable[[Tensor], Tensor]) -> Prediction:
+        """As `correct`, for one batch; `trees` evaluates the trees at rows of pairs."""
+        pairs = self.features.pairs(batch)
+        grown = trees(pairs.flatten(0, 1).double()).reshape(-1, self.features.horizon)
+        means = torch.stack([p.mean, design(self.problem, batch) @ self.linear, grown])
+        return p.affine(torch.ones_like(p.mean[:1]), (self.weights[:, None, None] * means).sum(0) - p.mean)
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """For a file."""
+        trees = {f"trees.{name}": tensor for name, tensor in self.trees.to_tensors().items()}
+        return {"linear": self.linear, "weights": self.weights} | trees
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor], features: LeadFeatures, problem: WindowProblem) -> "WindowModels":
+        """Inverse of `to_tensors`."""
+        nodes = {name.removeprefix("trees."): tensor for name, tensor in tensors.items() if name.startswith("trees.")}
+        linear, weights = tensors["linear"].double(), tensors["weights"].double()
+        shapes = [(replace(problem, missing=False).flat_dim + 1, features.horizon), (NUM_MODELS,)]
+        found = [tuple(linear.shape), tuple(weights.shape)]
+        if found != shapes or bool((weights < 0).any()):
+            raise ValueError(f"`linear` and non-negative `weights` must have shapes {shapes}. Got {found} instead.")
+        return cls(linear, Trees.from_tensors(nodes, features.size(problem), 1), weights, features, problem)
+
+
+def design(problem: WindowProblem, batch: Batch) -> Tensor:
+    """What the linear regression reads: all values of the window, interpolated, calendar and 1, (B, features + 1)."""
+    complete = batch | {"x": interpolate_missing(batch["x"])}
+    rows = replace(problem, missing=False).flatten(complete).double()
+    return torch.cat([rows, torch.ones_like(rows[:, :1])], 1)
+
+
+def solve_linear(problem: WindowProblem, windows: WindowData, rows: np.ndarray, penalties: Sequence[float]) -> Tensor:
+    """Ridge regression for each penalty per window, (penalties, features + 1, horizon).
+
+    Targets that were not observed are interpolated, so that all lead times share one matrix.
+    """
+    gram, moment, chosen = torch.zeros(()).double(), torch.zeros(()).double(), subsample(rows, MAX_LINEAR_WINDOWS)
+    for batch in batches(Subset(windows, chosen), PREDICTION_BATCH):
+        x, y = design(problem, batch), interpolate_missing(batch["y"].double()[..., None])[..., 0]
+        gram, moment = gram + x.T @ x, moment + x.T @ y
+    eye = torch.eye(len(gram)).double()
+    eye[-1, -1] = MIN_PENALTY / len(chosen)  # hardly any on the intercept
+    return torch.stack([torch.linalg.solve(gram + penalty * len(chosen) * eye, moment) for penalty in penalties])
+
+
+def grow(features: LeadFeatures, windows: WindowData, rows: np.ndarray, rounds: int, seed: int) -> Any:
+    """Boosted trees of scikit-learn on random pairs of a window and a lead time."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    random, rows = np.random.default_rng(seed), subsample(rows, MAX_PAIRS)
+    leads = max(1, min(features.horizon, MAX_PAIRS // len(rows)))
+    inputs, targets = [], []
+    for batch in batches(Subset(windows, rows), PREDICTION_BATCH):
+        chosen = torch.from_numpy(random.random(batch["y"].shape).argsort(1)[:, :leads])
+        row = torch.arange(len(chosen))[:, None]
+        inputs.append(features.pairs(batch)[row, chosen].flatten(0, 1).double().numpy())
+        targets.append(batch["y"][row, chosen].flatten().double().numpy())
+    x, y = np.concatenate(inputs), np.concatenate(targets)
+    known = ~np.isnan(y)
+    model = HistGradientBoostingRegressor(
+        learning_rate=LEARNING_RATE, max_iter=rounds, max_leaf_nodes=LEAVES, l2_regularization=L2,
+        min_samples_leaf=max(MIN_LEAF, int(MIN_LEAF_SHARE * known.sum())), max_features=FEATURE_SHARE,
+        random_state=seed, early_stopping=False,  # pyright: ignore[reportArgumentType]
+    )  # fmt: skip
+    return model.fit(x[known], y[known])
+
+
+def model_weights(means: Tensor, y: Tensor) -> Tensor:
+    """Non-negative weights, (models,), of means of left-out windows, (models, windows, horizon)."""
+    known = ~y.isnan()
+    return robust_weights(means[:, known].numpy(), y[known].numpy(), np.ones(int(known.sum())))
+
+
+def _staged(model: Any, pairs: Tensor) -> Tensor:
+    """Predictions after each round, (rounds, B, horizon)."""
+    rounds = model.staged_predict(pairs.flatten(0, 1).double().numpy())
+    return torch.from_numpy(np.stack(list(rounds))).unflatten(1, pairs.shape[:2])
+
+
+def _best(means: Sequence[Tensor], y: Sequence[Tensor]) -> int:
+    """Number of the candidate with the least squared error; means are (candidates, B, horizon)."""
+    errors = [(each - target).square().nansum((1, 2)) for each, target in zip(means, y, strict=True)]
+    return int(torch.stack(errors).sum(0).argmin())
+
+
+def window_lags(lookback: int) -> list[int]:
+    """1, 2, 3, 4, 6, 8, 12, 16, ... steps, within a window."""
+    powers = [2**k for k in range(int(np.log2(MAX_LAG)) + 1)]
+    lags = {*powers, *(3 * each for each in powers), lookback - 1}
+    return sorted(lag for lag in lags if 0 < lag < lookback)

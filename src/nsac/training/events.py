@@ -1,0 +1,229 @@
+"""Forecast origins of irregular series: ragged observations and queries, padded when a batch needs them."""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nsac.training.data import derive_seed
+
+MIN_STD = 1e-6  # smallest standard deviation that a channel is divided by, relative to the size of its values
+MIN_RELATIVE_SCALE = 0.05  # smallest scale of a series over the typical one
+MIN_TOKENS = 2  # width of a padded batch: with one key, attention has no noise
+
+
+class ChannelScale(NamedTuple):
+    """Offset and scale of every channel, all (C,), and how far those of a series may differ from them."""
+
+    mean: Tensor
+    std: Tensor
+    within: Tensor  # typical standard deviation within a series
+    shrinkage: Tensor  # number of observations that `mean` counts for in the offset of a series
+
+    @classmethod
+    def fit(cls, values: Tensor, channel: Tensor, series: Tensor, channels: int) -> "ChannelScale":
+        """Moments of training observations, all (E,); a channel without any has mean 0 and standard deviation 1.
+
+        With w and b the variances within and between series, the mean over n values of a series has the weight
+        n / (n + w / b) in its offset.
+        """
+        values = values.double()
+        count, mean, variance = _moments(values, channel, channels)
+        group = torch.unique(series * channels + channel, return_inverse=True)[1]
+        size, centre, _ = _moments(values, group, int(group.max()) + 1 if len(group) else 0)
+        residual = values - centre[group]
+        freedom = (count - torch.zeros_like(count).index_add(0, channel, 1 / size[group])).clamp(min=1)
+        within = torch.zeros_like(mean).index_add(0, channel, residual.square()) / freedom
+        least = (MIN_STD * mean.abs().clamp(min=MIN_STD)) ** 2
+        unknown = (count == 0) | (variance <= least)
+        std = torch.where(unknown, 1.0, variance.clamp(min=0).sqrt())
+        within = torch.where(within <= least, std.square(), within)
+        between = (variance - within).clamp(min=1e-3 * std.square())
+        mean = torch.where(count == 0, 0.0, mean)
+        return cls(mean, std, within.sqrt(), within / between)
+
+
+class Queries(NamedTuple):
+    """Queries of all rows, one after the other."""
+
+    channel: Tensor  # (M,)
+    times: Tensor  # (M,), float64, on the clock of the observations
+    values: Tensor  # (M,), the observed value; NaN where none is known
+    start: Tensor  # (rows,), first query of a row
+    stop: Tensor  # (rows,), and the one after its last
+    future: Tensor | None = None  # (M, F), standardised covariates known in advance; NaN where unknown
+
+
+E = TypeVar("E", bound="EventsData")
+
+
+@dataclass(eq=False, repr=False)
+class EventsData:
+    """Forecast origins of series that are stored once; a row is an origin, its observations and its queries.
+
+    A batch holds what the description of an events problem lists. Values are standardised per channel, or, with
+    `per_series`, by offset and scale of the channel in the observations of this row, which are shrunk towards those of
+    all series.
+    """
+
+    values: Tensor  # (E,), observed values of all series, in their own unit
+    channel: Tensor  # (E,), channel of each
+    times: Tensor  # (E,), float64
+    origins: Tensor  # (rows,), forecast origins, float64
+    start: Tensor  # (rows,), first observation of a row
+    stop: Tensor  # (rows,), and the one after its last; none is later than the origin
+    queries: Queries
+    scale: ChannelScale
+    static: Tensor | None = None  # (rows, S), standardised attributes; NaN where unknown
+    _: KW_ONLY
+    per_series: bool = False  # whether every series has its own offset and scale
+    max_queries: int | None = None  # queries of a row in a batch, chosen at random; None: all, in order
+    weight: Tensor | None = None  # (C,), relative frequency of a channel among the chosen queries
+    seed: int = 0  # of the choice, which also depends on the rows of the batch
+    dtype: torch.dtype = torch.float32  # of a batch; times are float64
+
+    def __len__(self) -> int:
+        return len(self.origins)
+
+    @property
+    def sizes(self) -> Tensor:
+        """Observations of each row: rows of similar size need little padding."""
+        return self.stop - self.start
+
+    def subset(self: E, rows: Tensor | np.ndarray | Sequence[int], **changes: object) -> E:
+        """Some rows, and other values of the fields after `static`."""
+        rows = torch.as_tensor(rows, dtype=torch.int64)
+        other = copy.copy(self)
+        other.origins, other.start, other.stop = self.origins[rows], self.start[rows], self.stop[rows]
+        other.queries = self.queries._replace(start=self.queries.start[rows], stop=self.queries.stop[rows])
+        other.static = None if self.static is None else self.static[rows]
+        for name, value in changes.items():
+            setattr(other, name, value)
+        return other
+
+    def batch(self, rows: Tensor) -> dict[str, Tensor]:
+        """The rows with these numbers, padded."""
+        token, mask = _padded(self.start[rows], self.stop[rows], len(self.values), MIN_TOKENS)
+        asked, query_mask = self._asked(rows)
+        origin, queries = self.origins[rows, None], self.queries
+        channel = _take(self.channel, token, 0).masked_fill(mask, 0)
+        query_channel = _take(queries.channel, asked, 0).masked_fill(query_mask, 0)
+        offset, scale = self._units(rows)
+        x = (_take(self.values, token, 0.0) - offset.gather(1, channel)) / scale.gather(1, channel)
+        y = _take(queries.values, asked, math.nan).masked_fill(query_mask, math.nan)
+        y = (y - offset.gather(1, query_channel)) / scale.gather(1, query_channel)
+        batch = {
+            "x": x.masked_fill(mask, 0).to(self.dtype),
+            "channel": channel,
+            "times": (_take(self.times, token, 0.0) - origin).masked_fill(mask, 0),
+            "mask": mask,
+            "query_channel": query_channel,
+            "query_times": (_take(queries.times, asked, 0.0) - origin).masked_fill(query_mask, 0),
+            "query_mask": query_mask,
+            "y": y.unsqueeze(-1).to(self.dtype),
+        }
+        if self.static is not None:
+            batch["static"] = self.static[rows].to(self.dtype)
+        if queries.future is not None:
+            future = _take(queries.future, asked, math.nan).masked_fill(query_mask.unsqueeze(-1), math.nan)
+            batch["future"] = future.to(self.dtype)
+        return batch
+
+    def offset_and_scale(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Offset and scale, (B, Q, 1) both, that take `y` of a batch back to the unit of `values`."""
+        channel = self.query_channels(rows)
+        offset, scale = self._units(rows)
+        return offset.gather(1, channel).unsqueeze(-1), scale.gather(1, channel).unsqueeze(-1)
+
+    def query_channels(self, rows: Tensor) -> Tensor:
+        """Channel of each query of a batch, (B, Q); 0 for padding."""
+        asked, query_mask = self._asked(rows)
+        return _take(self.queries.channel, asked, 0).masked_fill(query_mask, 0)
+
+    def _asked(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Numbers of the queries of these rows, (B, Q), and which of them are padding."""
+        index, mask = _padded(self.queries.start[rows], self.queries.stop[rows], len(self.queries.channel), 1)
+        if self.max_queries is None or index.shape[1] <= self.max_queries:
+            return index, mask
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, *rows.tolist()))
+        score = -torch.empty(index.shape).exponential_(generator=generator).log()  # Gumbel
+        if self.weight is not None:
+            score = score + self.weight.log()[self.queries.channel[index]].to(score)
+        chosen = score.masked_fill(mask, -math.inf).topk(self.max_queries, sorted=False).indices.sort(-1).values
+        return index.gather(1, chosen), mask.gather(1, chosen)
+
+    def _units(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Offset and scale of every channel of these rows, (B, C) both."""
+        mean, std, within, shrinkage = self.scale
+        if not self.per_series:
+            return mean.expand(len(rows), -1), std.expand(len(rows), -1)
+        token, mask = _padded(self.start[rows], self.stop[rows], len(self.values), 1)
+        channels, known = len(mean), ~mask
+        group = (_take(self.channel, token, 0) + channels * torch.arange(len(rows))[:, None])[known]
+        count, centre, variance = _moments(_take(self.values, token, 0.0)[known].double(), group, channels * len(rows))
+        count, centre, variance = (each.view(-1, channels) for each in (count, centre, variance))
+        offset = torch.where(count > 0, (count * centre + shrinkage * mean) / (count + shrinkage), mean)
+        prior = within.square()
+        ratio = (count * variance + prior) / (count + 1) / prior
+        return offset, within * ratio.clamp(min=MIN_RELATIVE_SCALE**2).sqrt()
+
+
+def cut_origins(
+    series: np.ndarray,
+    times: np.ndarray,
+    origin_series: np.ndarray,
+    origins: np.ndarray,
+    lookback: float,
+    horizon: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Ranges of the observations of each origin: (start, stop) of the past and (start, stop) of the future.
+
+    The past is `origin - lookback < time <= origin`, the future `origin < time <= origin + horizon`, in one series.
+
+    Args:
+        series, times: of the observations, sorted by series, then by time.
+        origin_series, origins: series and time of each forecast origin.
+        lookback, horizon: lengths of past and future.
+    """
+    names, first = np.unique(series, return_index=True)
+    last = np.append(first[1:], len(series))
+    place = np.searchsorted(names, origin_series)
+    known = (place < len(names)) & (names[np.minimum(place, len(names) - 1)] == origin_series)
+    ranges = np.zeros((3, len(origins)), dtype=np.int64)
+    borders = np.stack([origins - lookback, origins, origins + horizon])
+    order = np.argsort(place, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
+    for rows in (group for group in groups if len(group) and known[group[0]]):
+        i = place[rows[0]]
+        ranges[:, rows] = first[i] + np.searchsorted(times[first[i] : last[i]], borders[:, rows], side="right")
+    start, now, stop = torch.from_numpy(ranges)
+    return start, now, now, stop
+
+
+def _moments(values: Tensor, group: Tensor, groups: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Number, mean and variance of the values of each group, all (groups,)."""
+    zero = values.new_zeros(groups)
+    count = zero.index_add(0, group, torch.ones_like(values))
+    divisor = count.clamp(min=1)
+    mean = zero.index_add(0, group, values) / divisor
+    return count, mean, zero.index_add(0, group, (values - mean[group]).square()) / divisor
+
+
+def _padded(start: Tensor, stop: Tensor, total: int, least: int) -> tuple[Tensor, Tensor]:
+    """Numbers start, ..., stop - 1 of each row, (B, W), and which of them are padding."""
+    width = max(least, int((stop - start).max()) if len(start) else 0)
+    place = torch.arange(width)
+    index = start[:, None] + place
+    return index.clamp(max=max(total - 1, 0)), place >= (stop - start)[:, None]
+
+
+def _take(values: Tensor, index: Tensor, empty: float) -> Tensor:
+    """`values[index]`; `empty` if there are no values at all."""
+    if len(values):
+        return values[index]
+    return values.new_full((*index.shape, *values.shape[1:]), empty)

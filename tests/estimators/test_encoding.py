@@ -1,0 +1,68 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from nsac.estimators.encoding import choose_by_times, choose_encoding
+from nsac.estimators.observations import find_columns
+from support.series import daily_cycle, forecaster, irregular_series, ridge
+
+
+def choose(frame):
+    return choose_by_times(frame, find_columns(frame, "t", None, "y", None), None)
+
+
+def drop(share, rows=1000):
+    frame = daily_cycle(rows)
+    return frame[np.random.default_rng(0).random(rows) >= share]
+
+
+def random_times(rows=300):
+    frame = daily_cycle(rows)
+    return frame.assign(t=np.cumsum(np.random.default_rng(0).exponential(size=rows)))
+
+
+@pytest.mark.parametrize("frame", [daily_cycle(), drop(0.3)], ids=["all", "30 % missing"])
+def test_regular_series_are_put_on_a_grid(frame):
+    assert choose(frame).encoding == "grid"
+
+
+@pytest.mark.parametrize("frame", [drop(0.7), random_times(), irregular_series()], ids=["sparse", "random", "jitter"])
+def test_sparse_and_irregular_series_are_events(frame):
+    assert choose(frame).encoding == "events"
+
+
+def test_months_are_regular():
+    frame = daily_cycle(100).assign(t=pd.date_range("1990-01-01", periods=100, freq="MS"))
+    assert choose(frame).encoding == "grid"
+
+
+def test_missing_values_of_the_target_count():
+    frame = daily_cycle(300)
+    frame.loc[np.random.default_rng(0).random(300) < 0.7, "y"] = np.nan
+    assert choose(frame).encoding == "events"
+
+
+def test_the_reason_has_the_figures():
+    assert choose(daily_cycle()).reason == (
+        "Encoding 'grid' was chosen: 0 % of the steps of 0 days 01:00:00 have no value, and the quartiles of the gaps "
+        "between values differ by a factor of 1."
+    )
+
+
+def test_the_argument_decides():
+    choice = choose_encoding("events", ["y"], [], [], True)
+    assert choice is not None and choice.encoding == "events" and "by the argument" in choice.reason
+
+
+def test_a_method_for_windows_is_put_on_a_grid():
+    assert ridge(encoding="auto").fit(drop(0.7)).encoding_ == "grid"
+
+
+def test_a_method_for_windows_cannot_take_events():
+    with pytest.raises(ValueError, match="`method` must be one of"):
+        ridge(encoding="events").fit(daily_cycle())
+
+
+def test_an_encoding_is_one_of_three():
+    with pytest.raises(ValueError, match="`encoding` must be one of 'auto', 'events', 'grid'. Got 'rnn' instead"):
+        forecaster(encoding="rnn").fit(daily_cycle())
