@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from nsac.estimators import NSACForecaster as NSACForecaster
     from nsac.estimators import NSACRegressor as NSACRegressor
     from nsac.estimators import load as load
+    from nsac.explain.explanation import explain as explain
     from nsac.layers import NAC as NAC
     from nsac.layers import NSAC as NSAC
     from nsac.layers import NSACLoss as NSACLoss
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    "METHODS", "NAC", "NSAC", "NSACForecaster", "NSACLoss", "NSACRegressor", "Prediction", "core", "load", "uncertainty"
+    "METHODS", "NAC", "NSAC", "NSACForecaster", "NSACLoss", "NSACRegressor", "Prediction", "core", "explain", "load",
+    "uncertainty",
 ]  # fmt: skip
 
 _MODULES = {
@@ -28,7 +30,7 @@ _MODULES = {
 
 def __getattr__(name: str):
     """Import a name on first use: torch and scikit-learn take seconds to import, and `nsac --help` needs neither."""
-    if name in ("core", "uncertainty"):
+    if name in ("core", "explain", "uncertainty"):
         return import_module(f"nsac.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module 'nsac' has no attribute {name!r}")

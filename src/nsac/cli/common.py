@@ -108,17 +108,24 @@ def one_line_errors(verbose: bool | None = None, kept: Path | None = None, lost:
 
 def parse_seeds(text: str) -> list[int]:
     """Seeds from a range or a comma-separated list: "0-4", "3" or "0,2,5-7"."""
-    seeds: list[int] = []
+    return parse_numbers(text, "--seeds", "seed")
+
+
+def parse_numbers(text: str, option: str, unit: str) -> list[int]:
+    """Whole numbers from a range or a comma-separated list."""
+    numbers: list[int] = []
     for entry in text.split(","):
         first, _, last = entry.partition("-")
         try:
             chosen = range(int(first), int(last or first) + 1)
         except ValueError:
-            stop(f"`--seeds` must be a range or a comma-separated list, for instance 0-4 or 0,2. Got {text!r} instead.")
+            stop(
+                f"`{option}` must be a range or a comma-separated list, for instance 0-4 or 0,2. Got {text!r} instead."
+            )
         if not chosen:
-            stop(f"`--seeds` must name at least one seed. Got {text!r} instead. Write the smaller number first.")
-        seeds += chosen
-    return list(dict.fromkeys(seeds))
+            stop(f"`{option}` must name at least one {unit}. Got {text!r} instead. Write the smaller number first.")
+        numbers += chosen
+    return list(dict.fromkeys(numbers))
 
 
 def merge_deprecated(values: list[str] | None, joined: str | None, option: str) -> list[str] | None:

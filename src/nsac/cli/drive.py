@@ -196,6 +196,29 @@ def saliency(
 
 
 @drive.command()
+def cells(
+    policy: Policy,
+    out: Picture = Path("cells.png"),
+    track: Track = UNSEEN,
+    laps: Annotated[int, typer.Option(min=1, help="Laps to fit thresholds on, and as many others to test them.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Draw the cells along a lap, and measure how well the gates alone tell left, straight and right."""
+    from nsac.lab.driving.cells import study_cells
+    from nsac.lab.driving.policy import load_policy
+    from nsac.lab.driving.world import World
+
+    with one_line_errors():
+        check_out(out)
+        loaded = load_policy(policy, "carracing")
+        test = list(range(track, track + laps))
+        facts, drawn = study_cells(loaded, World(), [number + laps for number in test], test)
+        drawn.savefig(out)
+    lines = [f"{name}: {100 * each['mean']:.1f} %" for name, each in facts["separation"].items()]
+    show(as_json, facts | {"picture": str(out)}, f"Picture: {out}. Balanced accuracy: {', '.join(lines)}.")
+
+
+@drive.command()
 def figure(
     policies: Policies,
     out: Picture = Path("closed-loop.png"),

@@ -55,10 +55,10 @@ def predict(
         levels = _parse_levels(quantiles)
         check_out(out, data, model)
         check_out(plot, data, model, option="--plot")
-        estimator, targets = _load(model)
+        estimator, targets = load_model(model)
         if plot is not None and type(estimator).__name__ == "NSACRegressor":
             raise TableError("`--plot` is for forecasters. Leave it out, or plot the table that is written.")
-        frame = _read_for(estimator, data, (), encoding, time_format, dayfirst)
+        frame = read_for(estimator, data, (), encoding, time_format, dayfirst)
         if type(estimator).__name__ == "NSACRegressor":
             table = tables.predict(estimator, frame, data, targets, coverage, levels, ood_score)
         else:
@@ -89,8 +89,8 @@ def evaluate(
         from nsac.estimators.page import SCORE_NAMES, page, summary
 
         check_out(out, data, model)
-        estimator, targets = _load(model)
-        frame = _read_for(estimator, data, target or targets, encoding, time_format, dayfirst)
+        estimator, targets = load_model(model)
+        frame = read_for(estimator, data, target or targets, encoding, time_format, dayfirst)
         with status("predicting"):
             if type(estimator).__name__ == "NSACRegressor":
                 evaluations = tables.evaluate(estimator, frame, data, target or targets)
@@ -129,7 +129,7 @@ def export(
 
         path = out or model.absolute().with_name(model.absolute().name + kinds[to])
         check_out(path, model)
-        estimator, targets = _load(model)
+        estimator, targets = load_model(model)
         with status("tracing; takes some seconds per ensemble member"):
             if to == "onnx":
                 export_onnx(estimator, path, coverage, targets)
@@ -138,7 +138,7 @@ def export(
     show(False, None, f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
-def _read_for(
+def read_for(
     estimator: Any,
     path: Path,
     targets: Sequence[str],
@@ -159,7 +159,7 @@ def _read_for(
     return forecasts.with_times(estimator, frame, path, time_format, dayfirst)
 
 
-def _load(folder: Path) -> tuple[Any, list[str]]:
+def load_model(folder: Path) -> tuple[Any, list[str]]:
     """An estimator and the names of its targets; none if it was fitted on an array."""
     with status(f"loading {folder}"):
         from nsac.estimators import load

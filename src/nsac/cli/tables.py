@@ -151,7 +151,7 @@ def predict(
     import pandas as pd
     from rich.progress import track
 
-    X = _features(estimator, frame, path)
+    X = features(estimator, frame, path)
     others = frame[[name for name in frame.columns if name not in X.columns and name not in targets]]
     _note_outside(estimator, X, path)
     starts = range(0, len(X), CHUNK_ROWS)
@@ -194,7 +194,7 @@ def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets
 
     if len(targets) != len(estimator.centre_):
         raise TableError(f"The model predicts {len(estimator.centre_)} targets. Name them, in order, with `--target`.")
-    X = _features(estimator, frame, path)
+    X = features(estimator, frame, path)
     for name in targets:
         if name not in frame.columns:
             problem = f"{path} has no column {name!r}, the target of the model, so there is nothing to compare with."
@@ -220,7 +220,8 @@ def evaluate(estimator: "NSACRegressor", frame: "DataFrame", path: Path, targets
     return evaluations
 
 
-def _features(estimator: Any, frame: "DataFrame", path: Path) -> "DataFrame":
+def features(estimator: Any, frame: "DataFrame", path: Path) -> "DataFrame":
+    """The columns that the estimator reads, in their order."""
     names = list(getattr(estimator, "feature_names_in_", []))
     if not names:
         raise TableError(

@@ -81,6 +81,10 @@ class Columns:
             tensors["c"] = torch.as_tensor(np.stack(codes, 1))
         return tensors
 
+    def numbers(self, table: Any) -> np.ndarray:
+        """Numbers in their own unit, (n, numbers), before they are standardised; NaN = missing."""
+        return self._numbers(_columns(table), len(table))
+
     def _numbers(self, columns: list[Any], rows: int) -> np.ndarray:
         """(rows, numbers), in the order of the columns; a date is several numbers."""
         blocks = [np.zeros((rows, 0))]

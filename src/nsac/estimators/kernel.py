@@ -69,7 +69,7 @@ class Kernel:
         u = x * inverse_length
         inducing = u[_distinct(x, rows)[: None if len(x) <= EXACT_ROWS else MAX_INDUCING]]
         size = len(inducing)
-        covariance = _covariance(inducing, inducing, variances)
+        covariance = kernel_covariance(inducing, inducing, variances)
         factor = torch.linalg.cholesky(covariance + JITTER * covariance.diagonal().mean() * torch.eye(size).double())
         features = torch.cat([_features(factor, inducing, chunk, variances) for chunk in u.split(CHUNK_ROWS)])
         prior = _prior_variance(u, variances)
@@ -125,7 +125,7 @@ class Kernel:
     def moments(self, x: Tensor, solve_prior: Solve, solve_posterior: Solve) -> tuple[Tensor, Tensor]:
         """As `predict`, of all rows at once; the last arguments multiply by the inverses of `factors`."""
         u = x * self.inverse_length
-        covariance = _covariance(u, self.inducing, self.variances)
+        covariance = kernel_covariance(u, self.inducing, self.variances)
         features = solve_prior(covariance[:, : len(self.variance_factor)].T)
         posterior = solve_posterior(features).square().sum(0)
         prior = _prior_variance(u, self.variances) - features.square().sum(0)
@@ -194,7 +194,8 @@ def _distinct(x: Tensor, order: Tensor) -> Tensor:
     return order[torch.from_numpy(np.sort(first))]
 
 
-def _covariance(u: Tensor, v: Tensor, variances: Tensor) -> Tensor:
+def kernel_covariance(u: Tensor, v: Tensor, variances: Tensor) -> Tensor:
+    """Prior covariance between scaled rows, (n, inputs) and (m, inputs)."""
     r = math.sqrt(3) * torch.cdist(u, v, compute_mode="use_mm_for_euclid_dist")
     smooth = variances[0] * (1 + r) * torch.exp(-r) + variances[1] * (u @ v.T)
     return smooth + variances[2] * torch.exp(-r / LOCAL_LENGTH)
@@ -205,7 +206,7 @@ def _prior_variance(u: Tensor, variances: Tensor) -> Tensor:
 
 
 def _features(factor: Tensor, inducing: Tensor, u: Tensor, variances: Tensor) -> Tensor:  # n m
-    return torch.linalg.solve_triangular(factor, _covariance(inducing, u, variances), upper=False).T
+    return torch.linalg.solve_triangular(factor, kernel_covariance(inducing, u, variances), upper=False).T
 
 
 def _maximise_likelihood(x: Tensor, y: Tensor, groups: Tensor, order: Tensor, quick: bool) -> tuple[Tensor, Tensor]:
@@ -226,7 +227,7 @@ def _maximise_likelihood(x: Tensor, y: Tensor, groups: Tensor, order: Tensor, qu
             optimiser.zero_grad()
             variances = _variances(parameters[n_lengths:], local)
             u = few * parameters[:n_lengths].exp()[groups]
-            covariance = _covariance(u, u, variances) + (variances[3] + MIN_NOISE) * torch.eye(len(u)).double()
+            covariance = kernel_covariance(u, u, variances) + (variances[3] + MIN_NOISE) * torch.eye(len(u)).double()
             total = _negative_log_likelihood(covariance, targets) + ((parameters - centre) / width).square().sum() / 2
             total.backward()
             return total.detach()

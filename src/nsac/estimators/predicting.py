@@ -133,8 +133,16 @@ class AbstractTablePredictor(AbstractEstimator):
     def _predictions(self, X: Any) -> Iterator[Prediction | TransformedPrediction]:
         """Calibrated predictions in the unit of y, (rows, outputs), of some thousand rows at a time."""
         for p in self._chunks(X):
-            scaled = self.calibration_.apply(p).affine(torch.as_tensor(self.scale_), torch.as_tensor(self.centre_))
-            yield self._to_targets(scaled)
+            yield self._calibrated(p)
+
+    def predict_columns(self, columns: Batch) -> Prediction | TransformedPrediction:
+        """Calibrated predictions in the unit of y, (rows, outputs), of rows as `columns_.tensors` returns them."""
+        check_is_fitted(self)
+        return self._calibrated(self.imputer_.predict(columns, self._mixture))
+
+    def _calibrated(self, p: Prediction) -> Prediction | TransformedPrediction:
+        scaled = self.calibration_.apply(p).affine(torch.as_tensor(self.scale_), torch.as_tensor(self.centre_))
+        return self._to_targets(scaled)
 
     def _to_targets(self, scaled: Prediction) -> Prediction | TransformedPrediction:
         return scaled if self.link_.name == "identity" else TransformedPrediction(scaled, self.link_)

@@ -75,7 +75,7 @@ class LeadFeatures:
         lookback, last = x.shape[1], x[:, -1]
         half, target = x[:, -max(1, lookback // 2) :], x[..., 0] - last[:, :1]
         near = target[:, -half.shape[1] :]
-        lags = target[:, [lookback - 1 - lag for lag in _lags(lookback)]]
+        lags = target[:, [lookback - 1 - lag for lag in window_lags(lookback)]]
         extremes = torch.stack([near.amax(1), near.amin(1), target.mean(1)], 1)
         changes = [x[:, -1 - lag] - last for lag in (lookback // 16, lookback // 2) if lag]
         calendar = [batch["calendar"].float()] if "calendar" in batch else []
@@ -234,7 +234,7 @@ def _best(means: Sequence[Tensor], y: Sequence[Tensor]) -> int:
     return int(torch.stack(errors).sum(0).argmin())
 
 
-def _lags(lookback: int) -> list[int]:
+def window_lags(lookback: int) -> list[int]:
     """1, 2, 3, 4, 6, 8, 12, 16, ... steps, within a window."""
     powers = [2**k for k in range(int(np.log2(MAX_LAG)) + 1)]
     lags = {*powers, *(3 * each for each in powers), lookback - 1}

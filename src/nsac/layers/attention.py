@@ -154,19 +154,28 @@ class Attention(nn.Module):
         heads = attended[0] if len(attended) == 1 else torch.cat(attended, -1)
         return heads.permute(0, 2, 4, 3, 1).flatten(-2)  # n d b h q -> n b q (h d)
 
-    def trace(self, selected: Selected) -> dict[str, Tensor]:
-        """Every cell's potential in the noise-free pass; pairs are (B, H, Q, K, ...), `index` is the key of each."""
+    def trace(self, selected: Selected, noise: Tensor | None = None) -> dict[str, Tensor]:
+        """Every cell's potential in the noise-free pass; pairs are (B, H, Q, K, ...), `index` is the key of each.
+
+        With `noise`, as in `attend`, also mean and standard deviation of the weights over its draws.
+        """
         _, pairs = next(self._pairs(selected, selected.q.shape[-1]))
         gates, mean, index = pairs.gates, pairs.gates.mean, selected.index
         if index is None:
             index = torch.arange(selected.n_selected, device=selected.k.device).view(-1, 1, 1, 1).expand_as(mean)
-        weights = masked_softmax(mean.unsqueeze(0), pairs.keep, dim=1)[0]
+        weights = masked_softmax(mean.unsqueeze(0), pairs.keep, dim=1)
         cells = {name: getattr(selected, name).permute(1, 2, 3, 0) for name in ("q", "k", "v")}
         for name in ("inter", "command"):
             cells[name] = 2 * getattr(pairs.potentials, name).permute(2, 3, 4, 1, 0) - 1
-        scalars = {**gates.values, "t": pairs.t.expand_as(mean), "mu": mean, "weights": weights, "index": index}
+        cells["motor"] = pairs.potentials.motor.permute(2, 3, 4, 1, 0)
+        scalars = {**gates.values, "t": pairs.t.expand_as(mean), "mu": mean, "weights": weights[0], "index": index}
         if gates.var is not None:
             scalars["sigma"] = gates.var.sqrt()
+        if noise is not None:
+            if gates.var is not None:
+                logits = ou_sample(mean, gates.var, noise[:, : selected.n_selected])
+                weights = masked_softmax(logits, pairs.keep, dim=1)
+            scalars |= {"weights_mean": weights.mean(0), "weights_std": weights.std(0, correction=0)}
         return cells | {name: pair.movedim(0, -1) for name, pair in scalars.items()}
 
     def _query(self, inputs: Inputs, tokens: Times, queries: Times) -> tuple[Tensor, Times]:
@@ -223,6 +232,7 @@ class AbstractLayer(nn.Module):
         Returns:
             q, k, v: (B, H, Q or T, D), sensory neurons.
             inter, command: (B, H, Q, K, neurons), the circuit of each query-key pair.
+            motor: (B, H, Q, K, gates), its motor neurons, before the nonlinearities that make them gates.
             kappa, phi, psi: (B, H, Q, K), motor neurons, that is gates; of `NAC`, gamma and omega.
             t, mu, sigma, weights: (B, H, Q, K), internal time, moments of the logit, weight; `NAC` has no sigma.
             index: (B, H, Q, K), the key of each entry.
