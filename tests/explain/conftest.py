@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nsac import NSACForecaster, NSACRegressor
-from nsac.explain import attribution, explanation
+from nsac.explain import attribution, series_attribution
 
 
 def table(n: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
@@ -52,10 +52,26 @@ def forecaster() -> NSACForecaster:
     return model
 
 
+def events(n: int, seed: int = 0) -> pd.DataFrame:
+    """Two channels, each observed now and then."""
+    random = np.random.default_rng(seed)
+    hours = np.cumsum(random.exponential(1.0, n))
+    y, z = np.sin(hours / 4) + 0.1 * random.normal(size=n), random.normal(size=n)
+    y[random.random(n) < 0.3] = z[random.random(n) < 0.5] = np.nan
+    dates = (pd.Timestamp("2024-01-01") + pd.to_timedelta(hours, unit="h")).round("s")
+    return pd.DataFrame({"date": dates, "y": y, "z": z})
+
+
+@pytest.fixture(scope="package")
+def event_forecaster() -> NSACForecaster:
+    settings = {"encoding": "events", "members": 2, "random_state": 0, "training": {"max_steps": 10}}
+    return NSACForecaster(4, 12, time="date", **settings).fit(events(150))
+
+
 @pytest.fixture(autouse=True, scope="package")
 def few_evaluations():
     """Attributions of few orders and paths: they add up all the same."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attribution, "EVALUATED_ROWS", 300)
-        patch.setattr(explanation, "MAX_PATHS", 1)
+        patch.setattr(series_attribution, "EVALUATED_ROWS", 200)
         yield

@@ -61,7 +61,8 @@ class Trace:
         found = []
         for each, power in ((self.weights_mean, 1), (self.weights_std, 2)):
             total = np.zeros((*each.shape[:3], keys))
-            np.put_along_axis(total, self.index, each**power, -1)
+            place = np.indices(each.shape)[:3]
+            np.add.at(total, (*place, self.index), each**power)  # keys that are not kept have the index of another
             found.append(total)
         heads = self.index.shape[1]
         return found[0].mean(1), np.sqrt(found[1].sum(1)) / heads
@@ -127,7 +128,7 @@ def _linear_reading(member: NSACMethod, encoded: Encoded, cells: dict[str, Tenso
     query = encoded.query.expand(len(expected), -1, -1)
     hidden = gelu(reader.hidden(torch.cat([query, expected], -1)))
     gate = 1 + reader.gate(hidden).unflatten(-1, (heads, -1)).transpose(1, 2).unsqueeze(3)  # b h q 1 d
-    outputs = reader.attended.out_features // 2
+    outputs = reader.attended.out_features // reader.per_output
     weight = reader.attended.weight[:outputs].unflatten(-1, (heads, -1))  # o h d
     rest = reader.direct(hidden)[..., :outputs] + reader.attended.bias[:outputs]
     if reader.skip is not None and encoded.skip is not None:

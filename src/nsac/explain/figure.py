@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nsac.explain.explanation import Explanation
 
 MAX_BARS = 12  # features in a panel: those with the largest attributions
+MAX_KEYS = 16  # keys in a panel: those with the largest weights
 FIGURE_STYLE: dict[Any, Any] = STYLE | {"text.parse_math": False}  # names of columns may contain dollar signs
 TITLES = {"mean": "Mean", "aleatoric": "Aleatoric variance", "epistemic": "Epistemic variance"}
 
@@ -31,9 +32,10 @@ def draw(explanation: "Explanation", row: int, output: int = 0) -> Figure:
             base = explanation.base[quantity][row, output]
             whole = getattr(explanation.prediction, quantity)[row, explanation.explained[output]]
             ax.set(title=TITLES[quantity], xlabel=f"{base:.3g} at the baseline, {whole:.3g} here")
-        attention = explanation.attention()
-        own = attention[row * len(explanation.keys) : (row + 1) * len(explanation.keys)]
-        axes[3].barh(own["key"], own["weight"], xerr=own["std"], color=GREY, ecolor=INK)
+        names = explanation.subject.key_labels(row)
+        weight, std = (each[row, : len(names)] for each in explanation._weights)
+        shown = np.sort(np.argsort(-weight, kind="stable")[:MAX_KEYS])
+        axes[3].barh([names[i] for i in shown], weight[shown], xerr=std[shown], color=GREY, ecolor=INK)
         share = 100 * float(explanation.shares["networks"].mean())
         axes[3].set(title="Attention", xlabel=f"weight; networks: {share:.0f} % of the mean")
         figure.suptitle(f"Row {explanation.rows[row]}: {explanation.outputs[explanation.explained[output]]}")

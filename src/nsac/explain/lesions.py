@@ -22,6 +22,7 @@ from nsac.estimators.regressor import NSACRegressor
 from nsac.estimators.targets import max_epistemic
 from nsac.estimators.windows import subsample
 from nsac.explain.circuit import ExplainError, find_network
+from nsac.explain.events import observed_rows
 from nsac.explain.subjects import TableSubject
 from nsac.layers.attention import Attention
 from nsac.methods import AbstractMethod
@@ -238,13 +239,27 @@ class _SeriesTrial(_Trial):
         return stretch(p, self.model.outage_scale_, self.age)
 
 
+class _EventTrial(_Trial):
+    def __init__(self, model: NSACForecaster, frame: pd.DataFrame):
+        data = observed_rows(model, frame, MAX_ROWS)
+        if not len(data):
+            raise ExplainError("`rows` must hold observations that are followed by a target. Got none instead.")
+        self.batch = data.batch(torch.arange(len(data)))
+        self.y, self.members, self.num_samples = self.batch["y"], model.members_, model.num_samples
+
+    def measure(self, draws: Sequence[Prediction]) -> dict[str, float]:
+        p, asked = self.combine(draws), ~self.batch["query_mask"]
+        return {"error": self.error(p)} | {n: float(getattr(p, n)[asked].mean()) for n in ("aleatoric", "epistemic")}
+
+    def combine(self, draws: Sequence[Prediction]) -> Prediction:
+        return join(draws, 0)
+
+
 def _trial(model: AbstractEstimator, rows: Any, y: Any) -> _Trial:
     for member in getattr(model, "members_", []):
         find_network(member)
     if isinstance(model, NSACForecaster):
-        if model.encoding_ != "grid":
-            raise ExplainError(f"`model` must have encoding='grid'. Got {model.encoding_!r} instead.")
-        return _SeriesTrial(model, rows)
+        return _EventTrial(model, rows) if model.encoding_ == "events" else _SeriesTrial(model, rows)
     assert isinstance(model, NSACRegressor)
     if y is None:
         raise ExplainError("`y` must hold the targets of the rows. Got None instead.")

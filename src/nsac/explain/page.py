@@ -93,7 +93,10 @@ def _series_data(explanation: "Explanation", subject: WindowSubject, packed: dic
     ]
     scales, tensors = {}, {}
     for quantity in QUANTITIES:  # eight bits are enough for colours; sums by channel are exact
-        values = np.stack([each[quantity] for each in explanation.observations])
+        values = np.zeros((*x.shape, len(explanation.explained)))
+        for row, each in enumerate(explanation.observations):
+            for observation, value in zip(subject.observations(row), each[quantity], strict=True):
+                values[row][observation.place] = value
         scale = np.maximum(np.abs(values).max((1, 2)), 1e-300)
         scales[quantity] = _rounded(scale, 6)
         tensors[f"observations.{quantity}"] = np.rint(127 * values / scale[:, None, None]).astype(np.int8)

@@ -1,7 +1,7 @@
 """Windows of a series as inputs to explain: observations, each of a channel at a time, and a forecaster's predictions.
 
-An encoder of continuous time can take the place of the windows: what the rest of the package needs from a series is an
-`AbstractSeriesSubject`, a list of observations and the predictions without some of them.
+What the rest of the package needs from any series is an `AbstractSeriesSubject`: a list of observations, and the
+predictions without some of them. `nsac.explain.events` is the one of irregular series.
 """
 
 import copy
@@ -32,13 +32,14 @@ from nsac.uncertainty import Prediction
 MAX_CANDIDATES, MAX_BASELINES = 48, 4  # windows of the frame that may be baselines, and that are
 TREES = 2  # place of the trees among the models of a forecaster
 FORECAST_TIME = "time of the forecast"  # name of the calendar as a feature
+MAX_LEADS = 3  # lead times of a series that have attributions of their own
 
 
 class Observation(NamedTuple):
     """One observed value."""
 
     channel: int  # position in `features`
-    time: float  # steps relative to the forecast origin; at most 0
+    time: float  # relative to the forecast origin, at most 0; in `AbstractSeriesSubject.unit`
     value: float  # in its own unit
     place: tuple[int, ...]  # where it is in a row of `inputs["x"]`
 
@@ -47,7 +48,7 @@ class AbstractSeriesSubject(AbstractSubject):
     """A series up to several forecast origins."""
 
     channels: list[str]  # the features that are observed
-    lead_times: np.ndarray  # (outputs,), steps after the origin
+    unit: str  # of the times of observations
 
     @abstractmethod
     def observations(self, row: int) -> list[Observation]:
@@ -56,19 +57,6 @@ class AbstractSeriesSubject(AbstractSubject):
     @abstractmethod
     def without(self, row: int, observations: Sequence[Observation]) -> Batch:
         """The row once per observation, each time without that one."""
-
-    @property
-    @abstractmethod
-    def baselines(self) -> Batch:
-        """Some rows of the series that are familiar to the model, without missing values."""
-
-    @abstractmethod
-    def moments(self, inputs: Batch) -> Prediction:
-        """Calibrated predictions in the unit of the target, without `steps`; a gradient is kept if one is enabled."""
-
-    @abstractmethod
-    def steps(self, inputs: Batch) -> np.ndarray | None:
-        """The part of the mean that has no gradient, (n, outputs), in the unit of the target; None if there is none."""
 
 
 class WindowSubject(AbstractSeriesSubject):
@@ -84,11 +72,6 @@ class WindowSubject(AbstractSeriesSubject):
     model: NSACForecaster
 
     def __init__(self, model: NSACForecaster, frame: pd.DataFrame, origins: Sequence[int] | None = None):
-        if model.encoding_ != "grid":
-            raise ExplainError(
-                f"`model` must have encoding='grid' to be explained. Got {model.encoding_!r} instead. Fit with "
-                "encoding='grid'."
-            )
         find_network(model.members_[0])
         self.model, fitted = model, model.preprocessor_
         observations = fitted.read(frame)
@@ -102,16 +85,15 @@ class WindowSubject(AbstractSeriesSubject):
         self.channels = [*fitted.columns.inputs, *(["offset"] if fitted.irregular else [])]
         self.features = [*self.channels, *([FORECAST_TIME] if fitted.cycles else [])]
         times = fitted.axis.times(observations.times[places])
-        dated = not np.issubdtype(np.asarray(times).dtype, np.floating) or fitted.axis.calendar is not None
-        shown = [str(pd.Timestamp(each)) if dated else f"{each:g}" for each in np.asarray(times).tolist()]
-        self.labels = [time if name is None else f"{name}, {time}" for name, time in zip(names, shown, strict=True)]
-        self.lead_times = np.arange(1, model.horizon_ + 1)
-        self.outputs = [f"{h} step{'s' if h > 1 else ''} ahead" for h in self.lead_times]
+        self.labels = origin_names(names, times, fitted.axis.calendar is not None)
+        self.outputs = [lead_name(h) for h in range(1, model.horizon_ + 1)]
+        self.unit = "steps"
         self.keys = key_names(find_network(model.members_[0]), self.channels)
         self.num_samples = model.num_samples
 
     @cached_property
-    def baselines(self) -> Batch:  # noqa: D102
+    def baselines(self) -> Batch:
+        """Some windows of the series that are familiar to the model, without missing values."""
         observed = self._observed
         known = np.isfinite(observed.values[:, 0])
         first = np.searchsorted(observed.codes, observed.codes)  # of the series
@@ -170,11 +152,13 @@ class WindowSubject(AbstractSeriesSubject):
             found.append([each.masked_fill(unknown, torch.nan).numpy() for each in outputs])
         return Predicted(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
-    def moments(self, inputs: Batch) -> Prediction:  # noqa: D102
+    def moments(self, inputs: Batch) -> Prediction:
+        """Calibrated predictions in the unit of the target, without `steps`; a gradient is kept if one is enabled."""
         last, unit = self._last_and_unit(inputs)
         return self.model.calibration_.apply(self._draws(inputs, with_trees=False)).affine(unit, last)
 
-    def steps(self, inputs: Batch) -> np.ndarray | None:  # noqa: D102
+    def steps(self, inputs: Batch) -> np.ndarray | None:
+        """The part of the mean that has no gradient, (n, outputs), in the unit of the target; None if there is none."""
         others = self.model.components_
         if others is None:
             return None
@@ -234,6 +218,23 @@ class WindowSubject(AbstractSeriesSubject):
         change = torch.as_tensor(fitted.change).double()[:, None]
         last, unit = last_and_unit(inputs["x"][..., :1], change, self.model.horizon_, fitted.roughness)
         return fitted.offset[0] + fitted.scale[0] * last[..., 0], fitted.scale[0] * unit[..., 0]
+
+
+def spread_leads(horizon: int) -> list[int]:
+    """Lead times that have attributions: the first, the middle and the last."""
+    return sorted({0, (horizon - 1) // 2, horizon - 1})[:MAX_LEADS]
+
+
+def origin_names(names: Sequence[Any], times: Any, dated: bool) -> list[str]:
+    """Series and time of each forecast origin, for people."""
+    dated = dated or not np.issubdtype(np.asarray(times).dtype, np.floating)
+    shown = [str(pd.Timestamp(each)) if dated else f"{each:g}" for each in np.asarray(times).tolist()]
+    return [time if name is None else f"{name}, {time}" for name, time in zip(names, shown, strict=True)]
+
+
+def lead_name(steps: int) -> str:
+    """Name of a lead time."""
+    return f"{steps} step{'s' if steps > 1 else ''} ahead"
 
 
 def _sorted_places(model: NSACForecaster, frame: pd.DataFrame, rows: Sequence[int], read: int) -> np.ndarray:

@@ -78,6 +78,10 @@ class AbstractSubject(ABC):
     def network_inputs(self) -> Batch:
         """The rows as the networks read them."""
 
+    def key_labels(self, row: int) -> list[str]:
+        """Names of the keys of one row; of irregular series they are its observations."""
+        return self.keys
+
     def traces(self) -> list[Trace]:
         """The cells of each member for all rows."""
         with single_threaded():
