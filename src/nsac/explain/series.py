@@ -23,7 +23,7 @@ from nsac.estimators.outages import stretch
 from nsac.estimators.window_models import design
 from nsac.estimators.windows import subsample
 from nsac.explain.circuit import ExplainError, find_network, key_names
-from nsac.explain.subjects import CHUNK_ROWS, AbstractSubject, Predicted, check_rows, split_rows
+from nsac.explain.subjects import AbstractSubject, Predicted, check_rows, split_rows
 from nsac.models.encoder import Batch
 from nsac.models.windows import interpolate_missing
 from nsac.training.windows import last_and_unit, steps_since_known
@@ -32,6 +32,7 @@ from nsac.uncertainty import Prediction
 MAX_CANDIDATES, MAX_BASELINES = 48, 4  # windows of the frame that may be baselines, and that are
 TREES = 2  # place of the trees among the models of a forecaster
 FORECAST_TIME = "time of the forecast"  # name of the calendar as a feature
+CHUNK_WINDOWS = 256  # windows predicted at a time: the draws of all lead times stay in cache
 MAX_LEADS = 3  # lead times of a series that have attributions of their own
 
 
@@ -139,7 +140,7 @@ class WindowSubject(AbstractSeriesSubject):
 
     def predict(self, inputs: Batch, coverage: float = 0.9) -> Predicted:  # noqa: D102
         found = []
-        for chunk in split_rows(inputs, CHUNK_ROWS):
+        for chunk in split_rows(inputs, CHUNK_WINDOWS):
             unknown = chunk["x"][..., 0].isnan().all(1, keepdim=True)  # without any target there is no forecast
             last, unit = self._last_and_unit(chunk)
             draws = self._draws(chunk)

@@ -9,7 +9,7 @@ import torch
 from nsac.explain.events import EventSubject
 from nsac.explain.series import FORECAST_TIME, AbstractSeriesSubject, WindowSubject
 
-EVALUATED_ROWS = 12_000  # predicted rows that the attributions may take, if every row gets a pair of orders
+EVALUATED_ROWS = 8_000  # predicted rows that the attributions may take, if every row gets a pair of orders
 MIN_PLAYERS = 5  # groups of observations of a row at least, where there are too many rows for single ones
 MAX_PAIRS = 10  # pairs of orders per row
 
