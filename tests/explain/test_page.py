@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import nsac
-from explain.conftest import series, share_weights, table
+from explain.conftest import events, series, share_weights, table
 from nsac import NSACForecaster, NSACRegressor
 from nsac.estimators import kernel
 from nsac.explain import ExplainError
@@ -41,7 +41,8 @@ def in_page(data: dict, script: str = "data.inputs.map((input) => api.predict(mo
 def assert_same(found: list, explained) -> None:
     """In standard deviations of the target: where data have no noise, variances themselves are rounding errors."""
     model, expected = explained.subject.model, explained.prediction
-    unit = model.preprocessor_.scale[0] if explained.subject.kind == "series" else model.data_.get("std", model.scale_)
+    unit = {"series": lambda: model.preprocessor_.scale[0], "events": lambda: model.events_.scale.std[0].item()}
+    unit = unit.get(explained.subject.kind, lambda: model.data_.get("std", model.scale_))()
     for name in NAMES:
         values, known = np.array([[output[name] for output in row] for row in found]), getattr(expected, name)
         if name in ("aleatoric", "epistemic"):
@@ -61,6 +62,39 @@ def test_the_page_forecasts_what_python_forecasts(forecaster):
     frame.loc[[50, 58, 59], "z"] = frame.loc[[40, 41], "y"] = np.nan
     explained = nsac.explain(forecaster, frame, origins=[30, 42, 59])
     assert_same(in_page(page_data(explained)), explained)
+
+
+EVENTS = "unpackEvents(data, model).map((input) => api.predict(model, input).outputs)"
+
+
+def test_the_page_forecasts_events_as_python_does(event_forecaster):
+    explained = nsac.explain(event_forecaster, events(120, seed=1), origins=[0, 3, 60, 119])
+    assert_same(in_page(page_data(explained), EVENTS), explained)
+
+
+def test_events_of_several_targets_series_and_attributes_are_forecast_alike():
+    frame = pd.concat([events(60, seed=k).assign(name=f"s{k}", size=float(k)) for k in range(12)])
+    frame["plan"] = np.arange(len(frame)) % 3 * 1.0
+    frame.loc[frame["name"] == "s3", "size"] = np.nan
+    columns = {"target": ["y", "z"], "time": "date", "series": "name", "static": ["size"], "known_future": ["plan"]}
+    settings = {"encoding": "events", "members": 1, "random_state": 0, "training": {"max_steps": 5}}
+    explained = nsac.explain(NSACForecaster(2, 8, **columns, **settings).fit(frame), frame)
+    assert_same(in_page(page_data(explained), EVENTS), explained)
+
+
+def test_removed_and_added_events_have_the_effect_of_another_frame(event_forecaster):
+    frame = events(120, seed=1)
+    data = page_data(nsac.explain(event_forecaster, frame, origins=[80]))
+    change = "input.tokens.splice(3, 1); input.tokens.push({ channel: 1, time: -5400, value: 0.7 });"
+    found = in_page(
+        data, f"unpackEvents(data, model).map((input) => {{ {change} return predict(model, input).outputs; }})"
+    )
+    channel, time, _ = data["events"][0][3]
+    gone = frame["date"][80] + pd.Timedelta(seconds=time)
+    frame = frame[:81].copy()
+    frame.loc[(frame["date"] - gone).abs() < pd.Timedelta(seconds=1), ["y", "z"][channel]] = np.nan
+    added = pd.DataFrame({"date": [frame["date"][80] - pd.Timedelta(seconds=5400)], "z": [0.7]})
+    assert_same(found, nsac.explain(event_forecaster, pd.concat([frame, added]).sort_values("date")))
 
 
 def test_an_irregular_series_with_missing_values_is_forecast_alike():
@@ -243,6 +277,29 @@ def test_a_browser_shows_and_changes_a_series(forecaster, tmp_path, browser):
     place = browser.box("#clock")
     browser.drag((place[0] + place[2] / 2, place[1]), (place[0] + 0.9 * place[2], place[1]))  # internal time
     assert browser.run("document.querySelector('#time-figure').innerHTML") != before and not browser.errors
+
+
+@pytest.mark.slow
+def test_a_browser_shows_and_changes_events(event_forecaster, tmp_path, browser):
+    browser.resize(1280, 900)
+    opened(browser, nsac.explain(event_forecaster, events(120, seed=1), origins=[60, 90, 119]), tmp_path)
+    assert changes(browser, lambda: browser.run(set_value("#row", "1", "input")))
+    browser.click('[data-cell="4"]')
+    assert changes(browser, lambda: browser.run(set_value("#input-0", "2.5", "change")))  # a value
+    assert changes(browser, lambda: browser.click("#inputs button"))  # its removal
+    browser.run(set_value("#add-value", "1.5", "change"))
+    assert changes(browser, lambda: browser.click("#add"))  # another observation
+    browser.click('[data-neuron="command 2"]')
+    assert changes(browser, lambda: browser.run(set_value("#clamp-value", "0.9", "input")))
+    browser.wait("document.querySelector('#query-figure svg') !== null")
+    before = browser.run("document.querySelector('#query-figure').innerHTML")
+    place = browser.box("#lead")
+    browser.drag((place[0] + 8, place[1]), (place[0] + 0.7 * place[2], place[1]))  # the query time
+    assert browser.run("document.querySelector('#query-figure').innerHTML") != before
+    browser.run("document.querySelector('[data-cell][tabindex=\"0\"]').focus()")
+    browser.press("ArrowLeft")
+    assert browser.run("document.activeElement.dataset.cell") is not None
+    assert float(browser.run("document.documentElement.dataset.difference")) < TOLERANCE and not browser.errors
 
 
 @pytest.mark.slow

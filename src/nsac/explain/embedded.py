@@ -20,6 +20,7 @@ from nsac.estimators.regressor import NSACRegressor
 from nsac.estimators.targets import max_epistemic
 from nsac.estimators.window_models import window_lags
 from nsac.explain.circuit import ExplainError
+from nsac.layers.tails import scale_levels
 from nsac.methods.nsac import NSACMethod
 from nsac.uncertainty.mondrian import class_margins
 from nsac.uncertainty.transformed import MOMENT_NODES
@@ -46,10 +47,14 @@ def embed(model: AbstractEstimator, coverage: float) -> tuple[dict[str, Any], di
     for i, each in enumerate(model.members_):
         assert isinstance(each, NSACMethod)
         tensors |= {f"{i}:{name}": value for name, value in _member_tensors(each).items()}
-    margins = model.calibration_.margin(coverage)[None]
     facts: dict[str, Any] = {"members": len(model.members_), "heads": config.num_heads, "topk": config.topk}
     facts |= {"draws": noise.shape[0], "outputs": model.problem_.output_dim, "coverage": coverage}
-    facts |= {"scale": _list(model.calibration_.scale), "stack": None, "link": {"name": "identity"}}
+    facts |= {"stack": None, "link": {"name": "identity"}}
+    if isinstance(model, NSACForecaster) and model.encoding_ == "events":
+        levels = scale_levels(noise.shape[0], noise.double()).tolist()
+        return facts | {"kind": "events", "levels": levels, "events": _event_facts(model, coverage)}, pack(tensors)
+    facts["scale"] = _list(model.calibration_.scale)
+    margins = model.calibration_.margin(coverage)[None]
     if isinstance(model, NSACForecaster):
         facts |= {"kind": "windows", "windows": _window_facts(model)}
         if model.components_ is not None:
@@ -69,7 +74,7 @@ def embed(model: AbstractEstimator, coverage: float) -> tuple[dict[str, Any], di
             tolerance = MAX_VARIANCE_ERROR * float((stack.aleatoric[0] / stack.epistemic[1].clamp(min=1e-6)).min())
             tensors |= _kernel_tensors(model.components_.kernel, tolerance) | _tree_tensors(model.components_.trees)
             facts |= _stack_facts(model)
-    facts["margins"] = [[None if np.isinf(each) else each for each in _list(row)] for row in margins]
+    facts["margins"] = [_finite(row) for row in margins]
     return facts, pack(tensors)
 
 
@@ -147,6 +152,14 @@ def _window_facts(model: NSACForecaster) -> dict[str, Any]:
         facts["models"] = models | {"lags": window_lags(others.problem.lookback)}
     ages = list(CALIBRATED_AGES[: len(model.outage_scale_)])
     return facts | {"outageAges": ages, "outageScale": model.outage_scale_.tolist()}
+
+
+def _event_facts(model: NSACForecaster, coverage: float) -> dict[str, Any]:
+    maker, calibration = model.events_, model.calibration_
+    facts: dict[str, Any] = {"channels": list(maker.columns.channels), "timeScale": model.problem_.time_scale}
+    facts |= {"withLevels": maker.with_levels, "scale": {n: _list(v) for n, v in maker.scale._asdict().items()}}
+    facts |= {"edges": calibration.edges.tolist(), "scales": _list(calibration.scale)}
+    return facts | {"margins": _finite(calibration.margins(coverage))}
 
 
 def _stack_facts(model: NSACRegressor) -> dict[str, Any]:
@@ -232,6 +245,10 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 def _list(values: Any) -> list[float]:
     return [float(value) for value in np.asarray(values, dtype=np.float64).ravel()]
+
+
+def _finite(values: Any) -> list[float | None]:
+    return [None if np.isinf(each) else each for each in _list(values)]
 
 
 def _number(value: float) -> float | None:

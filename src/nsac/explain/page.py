@@ -12,6 +12,7 @@ import numpy as np
 
 from nsac.explain.circuit import find_network
 from nsac.explain.embedded import embed, pack
+from nsac.explain.events import EventSubject
 from nsac.explain.importance import MIN_ROWS
 from nsac.explain.series import AbstractSeriesSubject, WindowSubject
 from nsac.explain.subjects import QUANTITIES, TableSubject
@@ -20,8 +21,11 @@ from nsac.models import TableEncoder
 if TYPE_CHECKING:
     from nsac.explain.explanation import Explanation
 
-SCRIPTS = ("network.js", "model.js", "windows.js", "draw.js", "inputs.js", "page.js")
+SCRIPTS = (
+    "network.js", "model.js", "windows.js", "events.js", "draw.js", "inputs.js", "observations.js", "page.js",
+)  # fmt: skip
 MAX_IMPORTANCE_ROWS = 60  # rows that the global view of a page is computed from
+GRID_LEADS = 24  # query times of an irregular series along which the page shows gates and forecasts
 SLOT_FEATURES = 2  # features that name a slot: those with the largest weights
 
 
@@ -56,6 +60,8 @@ def page_data(explanation: "Explanation") -> dict[str, Any]:
     data["texts"] = _texts(explanation)
     if isinstance(subject, TableSubject):
         return data | _table_data(subject)
+    if isinstance(subject, EventSubject):
+        return data | _event_data(explanation, subject, packed)
     assert isinstance(subject, WindowSubject)
     return data | _series_data(explanation, subject, packed)
 
@@ -100,13 +106,49 @@ def _series_data(explanation: "Explanation", subject: WindowSubject, packed: dic
         scale = np.maximum(np.abs(values).max((1, 2)), 1e-300)
         scales[quantity] = _rounded(scale, 6)
         tensors[f"observations.{quantity}"] = np.rint(127 * values / scale[:, None, None]).astype(np.int8)
-    more = pack(tensors)
-    start = len(base64.b64decode(packed["data"]))
+    _append(packed, tensors)
+    labels = [subject.keys for _ in subject.members]
+    return {"inputs": inputs, "channels": subject.channels, "keyLabels": labels, "observationScale": scales}
+
+
+def _event_data(explanation: "Explanation", subject: EventSubject, packed: dict[str, Any]) -> dict[str, Any]:
+    maker, grid = subject.maker, [(i + 1) / GRID_LEADS * subject.maker.horizon for i in range(GRID_LEADS)]
+    along = subject.asking_at(grid)
+    tensors = {"leads": subject.leads.numpy()}
+    if subject.future is not None and along.future is not None:
+        tensors |= {"future": subject.future.numpy(), "grid.future": along.future.numpy()}
+    if subject.static.shape[1]:
+        tensors["static"] = subject.static.numpy()
+    tensors = {name: each.astype(np.float64 if name == "leads" else np.float32) for name, each in tensors.items()}
+    rows, scales = [], {}
+    for x, channel, times in zip(*(subject.inputs[n].tolist() for n in ("x", "channel", "times")), strict=True):
+        known = [i for i, value in enumerate(x) if not np.isnan(value)]
+        rows.append([[channel[i], _round(times[i], 12), x[i]] for i in known])
+    for quantity in QUANTITIES:
+        parts, sizes = [], []
+        for row, each in enumerate(explanation.observations):
+            order = np.argsort([observation.place[0] for observation in subject.observations(row)])
+            size = np.maximum(np.abs(each[quantity]).max(0, initial=0), 1e-300)
+            parts.append(np.rint(127 * each[quantity][order] / size).astype(np.int8))
+            sizes.append(size)
+        tensors[f"observations.{quantity}"], scales[quantity] = np.concatenate(parts), _rounded(np.stack(sizes), 6)
+    _append(packed, tensors)
+    start = np.concatenate([[0], np.cumsum([len(row) for row in rows])[:-1]]).tolist()
+    data: dict[str, Any] = {
+        "events": rows,
+        "channels": subject.channels,
+        "queryChannels": subject.query_channel.tolist(),
+    }
+    data |= {"gridLeads": grid, "lookback": maker.lookback, "unit": {"name": subject.unit, "length": subject.seconds}}
+    return data | {"observationScale": scales, "observationStart": start}
+
+
+def _append(packed: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
+    """Further tensors after those that are packed."""
+    more, start = pack(tensors), len(base64.b64decode(packed["data"]))
     content = base64.b64decode(packed["data"]) + base64.b64decode(more["data"])
     packed["data"] = base64.b64encode(content).decode()
     packed["index"] |= {name: [kind, offset + start, shape] for name, (kind, offset, shape) in more["index"].items()}
-    labels = [subject.keys for _ in subject.members]
-    return {"inputs": inputs, "channels": subject.channels, "keyLabels": labels, "observationScale": scales}
 
 
 def slot_labels(encoder: Any, subject: TableSubject) -> list[str]:
@@ -148,7 +190,14 @@ def _texts(explanation: "Explanation") -> dict[str, str]:
     series = isinstance(explanation.subject, AbstractSeriesSubject)
     shares = ", ".join(f"{name} {100 * share.mean():.0f} %" for name, share in explanation.shares.items())
     texts = {"shares": f"Shares of the mean: {shares}. The circuit below is in the networks."}
-    if series:
+    if isinstance(explanation.subject, EventSubject):
+        texts["baseline"] = (
+            "The baseline is the forecast without any observation; dots show the contributions of single ones."
+        )
+        texts["what-if-help"] = "Select an observation above, then change or remove it, or add a new one."
+        texts["attention"] = "Keys are observations. Bars are weights, with their standard deviation over the noise."
+        texts["time"] = "Below, the query time is dragged from now to the horizon; gates depend on it."
+    elif series:
         texts["baseline"] = "The baseline is other windows of the series; cells show single observations."
         texts["what-if-help"] = "Select an observation above, then change or remove it; a missing one can be added."
         texts["attention"] = "Weight of each channel, with its standard deviation over the noise of the logits."
@@ -173,7 +222,7 @@ def _texts(explanation: "Explanation") -> dict[str, str]:
 
 def _target(explanation: "Explanation") -> str:
     subject = explanation.subject
-    return subject.model.columns_.target if isinstance(subject, WindowSubject) else subject.outputs[0]
+    return subject.model.columns_.target if isinstance(subject, AbstractSeriesSubject) else subject.outputs[0]
 
 
 def _hash(text: str) -> str:

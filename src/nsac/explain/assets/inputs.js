@@ -48,6 +48,7 @@ function seriesInputs(data, state, redraw) {
 
 // Names of the values of a row, and functions that remove each of them from a copy.
 function removals(data, input) {
+  if (data.kind === "events") return input.tokens.map((token, i) => [tokenName(data, token), (copy) => { copy.tokens.splice(i, 1); }]);
   if (data.kind !== "series")
     return data.features.map((name, i) => [name, (copy) => data.columns.forEach((column) => {
       if (column.feature === i) copy[column.options ? "codes" : "values"][column.place] = column.options ? 0 : null;
@@ -70,4 +71,27 @@ function listRemovals(table, found, std) {
   table.tHead.replaceChildren(row(["without", "mean", "change", "interval"], "th"));
   table.tBodies[0].replaceChildren(...found.slice(0, 30).map(({ name, mean, change, ratio }) =>
     row([name, format(mean, 4), format(change), `${format(100 * Math.abs(ratio - 1), 2)} % ${ratio >= 1 ? "wider" : "narrower"}`], "td")));
+}
+
+// A slider of the query time, and a text about it.
+function addLead(data, change) {
+  const label = document.createElement("label"), slider = document.createElement("input"), note = document.createElement("p"), controls = document.createElement("div");
+  const grid = data.gridLeads, range = grid ? { max: grid.length - 1, step: 1, value: 0 } : { max: data.outputs.length, step: 0.1, value: 1 };
+  Object.assign(slider, { type: "range", id: "lead", min: 0, ...range });
+  Object.assign(note, { id: "lead-text", className: "text" });
+  Object.assign(label, { textContent: "Query time", htmlFor: "lead" });
+  controls.className = "controls";
+  controls.append(label, slider);
+  if (grid) $("time").append(Object.assign(document.createElement("div"), { id: "query-figure", className: "figure" }));
+  $("time").append(controls, note);
+  slider.addEventListener("input", () => change(Number(slider.value)));
+}
+
+// Between steps a forecast is interpolated, from the last known value on.
+function leadText(data, { input, lead }, now) {
+  const target = input.values[0], age = ageOf(target.map((each) => (each === null ? NaN : each)));
+  const last = target[target.length - 1 - age], right = Math.min(Math.ceil(lead), now.outputs.length) || 1;
+  const from = right === 1 ? { at: -age, mean: last, lower: last, upper: last } : { at: right - 1, ...now.outputs[right - 2] };
+  const share = (lead - from.at) / (right - from.at), between = (name) => from[name] + share * (now.outputs[right - 1][name] - from[name]);
+  return `${format(lead)} steps after now: mean ${format(between("mean"), 4)}, ${100 * data.coverage} % interval ${format(between("lower"), 4)} to ${format(between("upper"), 4)}.`;
 }

@@ -227,11 +227,21 @@ function mixtureQuantile(draws, c, q) {
   return (low + high) / 2;
 }
 
-// Calibrated prediction of one row, by output: mean, variances and interval; and the networks with their cells.
-function predict(model, input, clamp = null) {
-  const { draws, networks, ensemble, unit, offset, factor, margin } = (model.kind === "table" ? tableDraws : windowDraws)(model, input, clamp);
+// Calibrated prediction of one row, by output: mean, variances and interval; and the networks with their cells, of a
+// series of events those of the output `focus`.
+function predict(model, input, clamp = null, focus = 0) {
+  if (model.kind === "events") return finish(model, eventDraws(model, input, clamp, input.queries, focus));
+  return finish(model, (model.kind === "table" ? tableDraws : windowDraws)(model, input, clamp));
+}
+
+// One output alone, which is faster where each is computed by itself.
+function predictOutput(model, input, clamp, c) {
+  return model.kind === "events" ? finish(model, eventDraws(model, input, clamp, [input.queries[c]], 0)).outputs[0] : predict(model, input, clamp).outputs[c];
+}
+
+function finish(model, { draws, networks, ensemble, unit, offset, factor, margin, tokens }) {
   const outputs = unit.map((_, c) => {
-    const centre = average(draws.map((draw) => draw.mean[c])), stretch = factor[c] * model.scale[c];
+    const centre = average(draws.map((draw) => draw.mean[c])), stretch = factor[c] * (model.kind === "events" ? 1 : model.scale[c]);
     const one = draws.map((draw) => ({ mean: [offset[c] + unit[c] * (centre + stretch * (draw.mean[c] - centre))],
       logStd: [draw.logStd[c] + Math.log(stretch) + Math.log(unit[c])] }));
     const { mean, aleatoric, epistemic } = momentsOf(one, 0), half = margin[c] === null ? 0 : margin[c] * Math.sqrt(aleatoric + epistemic);
@@ -242,5 +252,5 @@ function predict(model, input, clamp = null) {
     const target = targetMoments(model, one, 0);
     return { ...target, std: Math.sqrt(target.aleatoric + target.epistemic), lower, upper };
   });
-  return { outputs, networks, ensemble };
+  return { outputs, networks, ensemble, tokens };
 }

@@ -171,19 +171,27 @@ function novelty(tensors, described) {
   return { variance: prior * Math.exp(logShare), least };
 }
 
+const ENCODERS = { table: encodeTable, windows: encodeWindow, events: (tensors, row) => encodeEvents(tensors, row) };
+
+// Sensory potentials of the tokens; queries of one row share them.
+function senseTokens(tensors, encoded) {
+  if (encoded.shared && encoded.shared.sensed.get(tensors).k) return encoded.shared.sensed.get(tensors);
+  const sense = (name) => encoded.tokens.map((token) => linear(tensors[`${name}.weight`], tensors[`${name}.bias`], token));
+  const found = { k: sense("key"), v: sense("value") };
+  return encoded.shared ? Object.assign(encoded.shared.sensed.get(tensors), found) : found;
+}
+
 // Draws of mean and log standard deviation of one network for one row, and all of its cells.
 function runNetwork(tensors, row, settings, clamp = {}) {
-  const { heads, topk, noise, draws } = settings;
-  const encoded = (settings.kind === "table" ? encodeTable : encodeWindow)(tensors, row);
-  const sense = (name, x) => linear(tensors[`${name}.weight`], tensors[`${name}.bias`], x);
-  const q = sense("query", encoded.query), size = q.length / heads;
-  const k = encoded.tokens.map((token) => sense("key", token)), v = encoded.tokens.map((token) => sense("value", token));
+  const { heads, topk, noise, draws } = settings, encoded = ENCODERS[settings.kind](tensors, row);
+  const q = linear(tensors["query.weight"], tensors["query.bias"], encoded.sensory || encoded.query), size = q.length / heads;
+  const { k, v } = senseTokens(tensors, encoded);
   const part = (z, h) => z.slice(h * size, (h + 1) * size), expected = new Float64Array(q.length), cells = [];
   for (let h = 0; h < heads; h++) {
-    const t = Math.max(sigmoid(tensors["clock.t_b"].values[h] - tensors["clock.t_a"].values[h]), 1e-6);
+    const internal = (elapsed) => Math.max(sigmoid(tensors["clock.t_b"].values[h] - tensors["clock.t_a"].values[h] * elapsed), 1e-6);
     const keys = selectKeys(part(q, h), k.map((each) => part(each, h)), encoded.hidden, topk);
     const pairs = keys.map((key) => {
-      const cell = circuit(tensors, part(q, h), part(k[key], h), clamp);
+      const cell = circuit(tensors, part(q, h), part(k[key], h), clamp), t = internal(encoded.elapsed ? encoded.elapsed[key] : 1);
       return { key, ...cell, ...logit(cell.motor, t) };
     });
     const weights = softmax(pairs.map((pair) => pair.mu));
@@ -193,20 +201,20 @@ function runNetwork(tensors, row, settings, clamp = {}) {
     });
     const drawn = Array.from({ length: draws }, (_, n) =>
       softmax(pairs.map((pair, i) => pair.mu + pair.sigma * noise[(n * topk + i) * heads + h])));
-    cells.push({ t, pairs, drawn });
+    cells.push({ pairs, drawn });
   }
   return { ...readOut(tensors, encoded, v, expected, cells, row, settings), cells, q, k, v };
 }
 
-function readOut(tensors, encoded, v, expected, cells, row, { heads, topk, noise, draws, outputs }) {
+function readOut(tensors, encoded, v, expected, cells, row, { heads, topk, noise, draws, outputs, levels }) {
   const hidden = mlp(tensors, "reader.hidden", [...encoded.query, ...expected]).map(gelu);
   const gate = linear(tensors["reader.gate.weight"], tensors["reader.gate.bias"], hidden);
   const direct = linear(tensors["reader.direct.weight"], tensors["reader.direct.bias"], hidden);
   const weight = tensors["reader.attended.weight"], bias = tensors["reader.attended.bias"].values, size = gate.length / heads;
-  const mean = [], logStd = [];
+  const mean = [], logStd = [], tails = [];
   cells.forEach(({ pairs, drawn }, h) =>
     pairs.forEach((pair, i) => {
-      pair.values = Array.from({ length: 2 * outputs }, (_, c) => {
+      pair.values = Array.from(bias, (_, c) => {
         let sum = 0;
         for (let d = h * size; d < (h + 1) * size; d++) sum += weight.values[c * gate.length + d] * (1 + gate[d]) * v[pair.key][d];
         return sum;
@@ -220,7 +228,8 @@ function readOut(tensors, encoded, v, expected, cells, row, { heads, topk, noise
     for (const { pairs, drawn } of cells)
       pairs.forEach((pair, i) => pair.values.forEach((value, c) => { out[c] += drawn[n][i] * value; }));
     mean.push(out.slice(0, outputs));
-    logStd.push(out.slice(outputs));
+    logStd.push(out.slice(outputs, 2 * outputs));
+    tails.push(out.slice(2 * outputs));
   }
   const epistemic = tensors["novelty.centre"] ? novelty(tensors, row.described) : null;
   if (epistemic) scaleDraws(mean, epistemic.variance, (n) => noise[n * topk * heads]);
@@ -230,6 +239,7 @@ function readOut(tensors, encoded, v, expected, cells, row, { heads, topk, noise
       if (skip) mean[n][c] += skip[c];
       const least = epistemic ? Math.max(epistemic.least[c], -10) : -10;
       logStd[n][c] = Math.min(Math.max(logStd[n][c], least), 3);
+      if (tails[n].length) logStd[n][c] = Math.max(logStd[n][c] + Math.min(softplus(tails[n][c] - 1), 1.5) * levels[n], Math.log(0.01));
     }
   return { mean, logStd };
 }

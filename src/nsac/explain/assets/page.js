@@ -2,10 +2,11 @@
 // What the page shows, and how it follows the row, the changed inputs and the clamped neurons.
 
 const $ = (id) => document.getElementById(id);
-const clone = (value) => JSON.parse(JSON.stringify(value));
+const clone = (value) => JSON.parse(JSON.stringify(value)), MAX_KEYS = 14;
 
 function start(data) {
-  const model = makeModel(data.model, data.packed), series = data.kind === "series";
+  const model = makeModel(data.model, data.packed), events = data.kind === "events", series = data.kind === "series" || events;
+  if (events) data.inputs = unpackEvents(data, model);
   const state = { row: 0, output: 0, quantity: "mean", member: 0, head: -1, key: -1, neuron: "inter 0", clamps: {}, cell: null, lead: 1 };
   let now = null, ready = !model.kernel, pending = 0, listing = 0;
 
@@ -14,9 +15,10 @@ function start(data) {
     return { mean: at("mean"), aleatoric: at("aleatoric"), epistemic: at("epistemic"), std: Math.sqrt(at("aleatoric") + at("epistemic")), lower: at("lower"), upper: at("upper") };
   };
   const clamp = () => (Object.keys(state.clamps).length ? { member: state.member, cells: state.clamps } : null);
-  const changed = () => clamp() !== null || JSON.stringify(state.input) !== JSON.stringify(data.inputs[state.row]);
   const widthOf = (id) => Math.max(280, Math.floor($(id).clientWidth || 320));
-  const explained = () => (series ? data.explained.reduce((best, lead, i) => (Math.abs(lead - state.output) < Math.abs(data.explained[best] - state.output) ? i : best), 0) : state.output);
+  const distance = (lead) => Math.abs(lead - state.output) + (events && data.queryChannels[lead] !== data.queryChannels[state.output] ? 1e6 : 0);
+  const explained = () => (series ? data.explained.reduce((best, lead, i) => (distance(lead) < distance(data.explained[best]) ? i : best), 0) : state.output);
+  const keyLabels = () => (events ? state.input.tokens.map((token) => tokenName(data, token)) : data.keyLabels[state.member]);
 
   function options(id, names, selected) {
     $(id).replaceChildren(...names.map(([value, name]) => {
@@ -30,7 +32,7 @@ function start(data) {
 
   function selectRow(row) {
     state.row = Math.min(Math.max(row, 0), data.rows.length - 1);
-    state.input = clone(data.inputs[state.row]);
+    state.input = copyInput(data.inputs[state.row]);
     state.cell = null;
     $("row").value = state.row;
     $("row-name").textContent = data.rows[state.row];
@@ -39,7 +41,8 @@ function start(data) {
   }
 
   function update() {
-    now = predict(model, state.input, clamp());
+    now = predict(model, state.input, clamp(), state.output);
+    if (events) { if (state.key >= state.input.tokens.length) state.key = -1; fillKeys(); }
     drawPrediction();
     drawContributions();
     drawAttention();
@@ -54,8 +57,9 @@ function start(data) {
 
   function drawPrediction() {
     const c = state.output, before = observed(state.row, c), after = now.outputs[c], name = data.outputs[c];
-    $("prediction-figure").innerHTML = series
-      ? drawForecast(state.input.values[0], data.outputs.map((_, h) => observed(state.row, h)), now.outputs, c, widthOf("prediction-figure"), data.target)
+    const all = data.outputs.map((_, h) => observed(state.row, h));
+    $("prediction-figure").innerHTML = events ? drawEventForecast(data, state.input, all, now.outputs, c, widthOf("prediction-figure")) : series
+      ? drawForecast(state.input.values[0], all, now.outputs, c, widthOf("prediction-figure"), data.target)
       : drawInterval(before, after, widthOf("prediction-figure"), name);
     const ratio = (after.upper - after.lower) / (before.upper - before.lower), percent = 100 * data.coverage;
     const width = Math.abs(ratio - 1) < 0.0005 ? "" : ` The interval is ${format(100 * Math.abs(ratio - 1), 2)} % ${ratio > 1 ? "wider" : "narrower"} than as observed.`;
@@ -70,16 +74,10 @@ function start(data) {
     const of = state.quantity === "mean" ? "mean" : `${state.quantity} variance`;
     $("contributions-text").textContent = `${data.outputs[c]}, row as observed. Baseline ${format(base, 4)} plus contributions ${format(whole - base, 4)} is the ${of} ${format(whole, 4)}. ${data.texts.baseline}`;
     if (series) {
-      const cells = observationCells(k);
-      $("observations-figure").innerHTML = drawObservations(data.channels, cells, state.input.values, widthOf("observations-figure"), state.cell);
+      const size = widthOf("observations-figure");
+      $("observations-figure").innerHTML = events ? drawEvents(data, state.input, eventContributions(data, model, state, k), size, state.cell)
+        : drawObservations(data.channels, observationCells(data, model, state, k), state.input.values, size, state.cell);
     }
-  }
-
-  function observationCells(k) {
-    const { shape, values } = model.tensors[`observations.${state.quantity}`], [, steps, channels, leads] = shape;
-    const scale = data.observationScale[state.quantity][state.row][k];
-    return Array.from({ length: steps }, (_, l) => Array.from({ length: channels }, (_, v) =>
-      (scale * values[((state.row * steps + l) * channels + v) * leads + k]) / 127));
   }
 
   // Pairs of the selected head and key, with weights that add up to 1.
@@ -93,15 +91,16 @@ function start(data) {
 
   function drawAttention() {
     const cells = now.networks[state.member].cells, chosen = state.head < 0 ? cells : [cells[state.head]];
-    const labels = data.keyLabels[state.member], unit = series ? 1 : model.unit[state.output];
-    const bars = labels.map((name, key) => {
+    const unit = series ? 1 : model.unit[state.output];
+    const bars = keyLabels().map((name, key) => {
       const own = chosen.flatMap((cell) => cell.pairs.filter((pair) => pair.key === key));
       const value = own.reduce((sum, pair) => sum + pair.weightMean, 0) / chosen.length;
       const std = Math.sqrt(own.reduce((sum, pair) => sum + pair.weightStd ** 2, 0)) / chosen.length;
-      const adds = own.reduce((sum, pair) => sum + pair.weightMean * pair.values[state.output], 0) * unit;
+      const adds = own.reduce((sum, pair) => sum + pair.weightMean * pair.values[events ? 0 : state.output], 0) * unit;
       return { name, value, low: Math.max(0, value - std), high: value + std, note: series ? "" : `adds ${format(adds)} to the mean of this network` };
     });
-    $("attention-figure").innerHTML = drawBars(bars, widthOf("attention-figure"), "Attention weights", false);
+    const most = bars.map((bar) => bar.value).sort((a, b) => b - a)[MAX_KEYS - 1] || 0, shown = events ? bars.filter((bar) => bar.value > 0 && bar.value >= most) : bars;
+    $("attention-figure").innerHTML = drawBars(shown, widthOf("attention-figure"), "Attention weights", false);
     $("attention-text").textContent = data.texts.attention;
   }
 
@@ -142,33 +141,34 @@ function start(data) {
     $("time-figure").innerHTML = drawLogit(gates, own, state.clock, widthOf("time-figure"));
     $("clock-number").textContent = format(state.clock, 2);
     $("time-text").textContent = `Gates: kappa ${format(gates.kappa)}, phi ${format(gates.phi)}, psi ${format(gates.psi)}. At internal time ${format(state.clock, 2)} the logit has mean ${format(mu)} and standard deviation ${format(sigma)}; the dashed line is the time in use, ${format(own)}. ${data.texts.time}`;
-    if (series) $("lead-text").textContent = leadText();
+    if (series && !events) $("lead-text").textContent = leadText(data, state, now);
   }
 
-  // Between steps a forecast is interpolated, from the last known value on.
-  function leadText() {
-    const age = ageOf(state.input.values[0].map((each) => (each === null ? NaN : each))), steps = state.input.values[0].length;
-    const last = state.input.values[0][steps - 1 - age], right = Math.min(Math.ceil(state.lead), now.outputs.length) || 1;
-    const from = right === 1 ? { at: -age, mean: last, lower: last, upper: last } : { at: right - 1, ...now.outputs[right - 2] };
-    const share = (state.lead - from.at) / (right - from.at), between = (name) => from[name] + share * (now.outputs[right - 1][name] - from[name]);
-    return `${format(state.lead)} steps after now: mean ${format(between("mean"), 4)}, ${100 * data.coverage} % interval ${format(between("lower"), 4)} to ${format(between("upper"), 4)}.`;
+  // Along the query time, as soon as nothing else happens.
+  function drawQuery(again) {
+    if (again) state.curve = queryCurve(data, model, state.input, clamp(), data.queryChannels[state.output], state.member, state.head);
+    if (!state.curve) return;
+    const at = Number($("lead").value), here = state.curve[at];
+    $("query-figure").innerHTML = drawCurve(data, state.curve, at, widthOf("query-figure"));
+    $("lead-text").textContent = `${format(here.lead / data.unit.length)} ${data.unit.name} after now: mean ${format(here.mean, 4)}, ${100 * data.coverage} % interval ${format(here.lower, 4)} to ${format(here.upper, 4)}; kappa ${format(here.kappa)}, phi ${format(here.phi)}, psi ${format(here.psi)}, standard deviation of the logit ${format(here.sigma)}.`;
   }
 
   function drawInputs() {
     const redraw = (focus) => { drawInputs(); update(); if ($(focus)) $(focus).focus(); };
-    $("inputs").replaceChildren(...(series ? seriesInputs : tableInputs)(data, state, redraw));
+    $("inputs").replaceChildren(...(events ? eventFields : series ? seriesInputs : tableInputs)(data, state, redraw));
   }
 
   // Exact: the model runs again without each value, one after the other while nothing else happens.
   function listWithout() {
-    const token = listing, c = state.output, reference = now.outputs[c], found = [], jobs = removals(data, state.input);
+    const token = listing, c = state.output, reference = now.outputs[c], found = [], jobs = removals(data, state.input), total = jobs.length;
     const step = () => {
       if (token !== listing || !ready && model.kernel) return;
+      if (events && jobs.length === total) drawQuery(true);
       const until = Date.now() + 25;
       while (jobs.length && Date.now() < until) {
-        const [name, remove] = jobs.shift(), input = clone(state.input);
+        const [name, remove] = jobs.shift(), input = copyInput(state.input);
         remove(input);
-        const p = predict(model, input, clamp()).outputs[c];
+        const p = predictOutput(model, input, clamp(), c);
         found.push({ name, mean: p.mean, change: p.mean - reference.mean, ratio: (p.upper - p.lower) / (reference.upper - reference.lower) });
       }
       if (jobs.length) { setTimeout(step, 10); return; }
@@ -205,7 +205,7 @@ function start(data) {
     $("next").addEventListener("click", () => selectRow(state.row + 1));
     $("output").addEventListener("change", () => { state.output = Number($("output").value); update(); });
     $("member").addEventListener("change", () => { state.member = Number($("member").value); state.clamps = {}; fillKeys(); update(); });
-    for (const name of ["head", "key"]) $(name).addEventListener("change", () => { state[name] = Number($(name).value); state.clock = undefined; drawAttention(); drawNeurons(); drawTime(); });
+    for (const name of ["head", "key"]) $(name).addEventListener("change", () => { state[name] = Number($(name).value); state.clock = undefined; drawAttention(); drawNeurons(); drawTime(); if (events) drawQuery(true); });
     $("clock").addEventListener("input", () => { state.clock = Number($("clock").value); drawTime(); });
     $("clamp-on").addEventListener("change", () => setClamp($("clamp-on").checked, Number($("clamp-value").value)));
     $("clamp-value").addEventListener("input", () => setClamp(true, Number($("clamp-value").value)));
@@ -219,24 +219,26 @@ function start(data) {
       if (event.key.startsWith("Arrow")) { event.preventDefault(); moveNeuron(event.key); }
       if (event.key === "Enter" || event.key === " ") { event.preventDefault(); setClamp(!(state.neuron in state.clamps), Number($("clamp-value").value)); }
     });
-    const pick = (cell) => { state.cell = cell; drawInputs(); drawContributions(); $("observations-figure").querySelector(`[data-cell="${cell.join(" ")}"]`).focus(); };
+    const pick = (cell) => { state.cell = cell; drawInputs(); drawContributions(); $("observations-figure").querySelector(`[data-cell="${[cell].flat().join(" ")}"]`).focus(); };
+    const place = (name) => (events ? Number(name) : name.split(" ").map(Number));
     $("observations-figure").addEventListener("click", (event) => {
       const cell = event.target.closest("[data-cell]");
-      if (cell) pick(cell.dataset.cell.split(" ").map(Number));
+      if (cell) pick(place(cell.dataset.cell));
     });
     $("observations-figure").addEventListener("keydown", (event) => {
       const cell = event.target.closest("[data-cell]"), step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
       if (!cell || !step) return;
       event.preventDefault();
-      const [v, l] = cell.dataset.cell.split(" ").map(Number), most = [data.channels.length - 1, state.input.values[0].length - 1];
-      pick([Math.min(Math.max(v + step[0], 0), most[0]), Math.min(Math.max(l + step[1], 0), most[1])]);
+      const within = (value, most) => Math.min(Math.max(value, 0), most), at = place(cell.dataset.cell);
+      if (events) pick(within(at + step[0] + step[1], state.input.tokens.length - 1));
+      else pick([within(at[0] + step[0], data.channels.length - 1), within(at[1] + step[1], state.input.values[0].length - 1)]);
     });
     let timer = 0;
     window.addEventListener("resize", () => { clearTimeout(timer); timer = setTimeout(() => { update(); drawGlobal(); }, 150); });
   }
 
   function fillKeys() {
-    options("key", [[-1, "all, by weight"], ...data.keyLabels[state.member].map((name, i) => [i, name])], state.key);
+    options("key", [[-1, "all, by weight"], ...keyLabels().map((name, i) => [i, name])], state.key);
   }
 
   function prepareKernel() {
@@ -264,9 +266,9 @@ function start(data) {
   $("row-name").textContent = data.rows[0];
   options("output", data.outputs.map((name, i) => [i, name]), 0);
   $("output-label").textContent = series ? "Lead time" : "Output";
-  options("member", data.keyLabels.map((_, i) => [i, i + 1]), 0);
+  options("member", model.members.map((_, i) => [i, i + 1]), 0);
   options("head", [[-1, "all"], ...Array.from({ length: data.model.heads }, (_, i) => [i, i + 1])], -1);
-  fillKeys();
+  if (!events) fillKeys();
   for (const quantity of ["mean", "aleatoric", "epistemic"]) {
     const button = document.createElement("button");
     button.textContent = quantity === "mean" ? "to the mean" : `to the ${quantity} variance`;
@@ -279,18 +281,11 @@ function start(data) {
     $("quantities").append(button);
   }
   for (const name of ["shares", "what-if-help", "without-text"]) $(name).textContent = data.texts[name];
-  if (series) {
-    const label = document.createElement("label"), slider = document.createElement("input"), note = document.createElement("p");
-    Object.assign(slider, { type: "range", id: "lead", min: 0, max: data.outputs.length, step: 0.1, value: 1 });
-    Object.assign(note, { id: "lead-text", className: "text" });
-    label.textContent = "Query time";
-    label.htmlFor = "lead";
-    const controls = document.createElement("div");
-    controls.className = "controls";
-    controls.append(label, slider);
-    $("time").append(controls, note);
-    slider.addEventListener("input", () => { state.lead = Number(slider.value); note.textContent = leadText(); });
-  }
+  if (series) addLead(data, (lead) => {
+    if (events) { drawQuery(false); return; }
+    state.lead = lead;
+    $("lead-text").textContent = leadText(data, state, now);
+  });
   setTimeout(prepareKernel, 0);
 }
 

@@ -116,7 +116,7 @@ function makeModel(facts, packed) {
       if (name.startsWith(`${i}:`)) own[name.slice(`${i}:`.length)] = tensor;
     members.push(own);
   }
-  const settings = { kind: facts.kind, heads: facts.heads, topk: facts.topk, noise: tensors.noise.values, draws: facts.draws, outputs: facts.outputs };
+  const settings = { kind: facts.kind, heads: facts.heads, topk: facts.topk, noise: tensors.noise.values, draws: facts.draws, outputs: facts.outputs, levels: facts.levels };
   const model = { ...facts, tensors, members, settings };
   if (facts.stack) model.kernel = makeKernel(tensors);
   return model;
