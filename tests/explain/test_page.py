@@ -64,6 +64,16 @@ def test_the_page_forecasts_what_python_forecasts(forecaster):
     assert_same(in_page(page_data(explained)), explained)
 
 
+def test_the_calendar_that_trees_read_is_the_same_to_the_bit(forecaster):
+    explained = nsac.explain(forecaster, series(60, seed=1), origins=[30, 41, 59])
+    run = "(input) => leadFeatures(model, prepareWindow(model, input))"
+    found = in_page(page_data(explained), f"data.inputs.map({run})")
+    subject, others = explained.subject, forecaster.components_
+    expected = others.features.pairs(subject._batch(subject.inputs)).numpy()
+    cycles = 1 + 2 * len(others.features.angles)  # the last columns: lead time and its place in each cycle
+    assert len(others.features.angles) and (np.array(found)[..., -cycles:] == expected[..., -cycles:]).all()
+
+
 EVENTS = "unpackEvents(data, model).map((input) => api.predict(model, input).outputs)"
 
 
@@ -203,7 +213,7 @@ def test_names_of_users_are_escaped():
     y = pd.Series(x["</script><b>"], name="<img>")
     model = NSACRegressor(random_state=0, members=2, training={"max_steps": 5}).fit(x, y)
     content = page(nsac.explain(model, x[:3]))
-    assert content.count("</script>") == 2 and "<img>" not in content and "&lt;img&gt;" in content
+    assert content.count("</script>") == 3 and "<img>" not in content and "&lt;img&gt;" in content
 
 
 def test_a_page_needs_the_method_nsac():

@@ -148,7 +148,10 @@ def _window_facts(model: NSACForecaster) -> dict[str, Any]:
     facts["models"] = None
     if others is not None:
         models: dict[str, Any] = {"weights": _list(others.weights), "amplitudes": list(others.problem.amplitudes)}
-        models |= {"season": others.features.season, "angles": list(others.features.angles)}
+        steps = torch.arange(1, others.features.horizon + 1)
+        turns = [(angle * steps).float() for angle in others.features.angles]
+        turns = [{"cosines": each.cos().tolist(), "sines": each.sin().tolist()} for each in turns]
+        models |= {"season": others.features.season, "turns": turns}
         facts["models"] = models | {"lags": window_lags(others.problem.lookback)}
     ages = list(CALIBRATED_AGES[: len(model.outage_scale_)])
     return facts | {"outageAges": ages, "outageScale": model.outage_scale_.tolist()}

@@ -1,6 +1,7 @@
 """The page of `nsac explain`: one HTML file with the numbers, the model and a script that runs it."""
 
 import base64
+import gzip
 import hashlib
 import html
 import json
@@ -35,13 +36,16 @@ def page(explanation: "Explanation") -> str:
     names = [explanation.outputs[0]] if explanation.subject.kind == "table" else [_target(explanation)]
     policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(css)}; img-src data:"
     model = explanation.subject.model
+    data = page_data(explanation)
+    weights = base64.b64decode(data["packed"].pop("data"))
     facts = [f"{type(model).__name__}, {len(explanation.subject.members)} networks", f"{len(explanation.rows)} rows"]
     return Template(asset("explain.html")).substitute(
         policy=policy,
         title=html.escape(f"How {', '.join(names)} is predicted"),
         css=css,
         facts=html.escape(" · ".join(facts)),
-        data=_json(page_data(explanation)),
+        data=_compressed(json.dumps(data, allow_nan=False, separators=(",", ":")).encode()),
+        weights=_compressed(weights),
         script=script,
     )
 
@@ -229,10 +233,9 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _json(data: Any) -> str:
-    """JSON that is safe within a script element: no character in it can end one."""
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+def _compressed(content: bytes) -> str:
+    """As text that is safe within a script element; the same content always makes the same text."""
+    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
 
 
 def _rounded(values: np.ndarray, digits: int) -> Any:

@@ -3,12 +3,17 @@
 
 const TYPES = { i1: Int8Array, f4: Float32Array, f8: Float64Array, u1: Uint8Array, u2: Uint16Array, i4: Int32Array };
 
-// Tensors by name, from a base64 text and an index of types, offsets and shapes.
-function unpack({ index, data }) {
-  const text = atob(data), bytes = new Uint8Array(text.length), tensors = {};
-  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+// Bytes of a compressed base64 text.
+function inflate(content) {
+  const bytes = Uint8Array.from(atob(content), (each) => each.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+}
+
+// Tensors by name, from bytes, or a base64 text of them, and an index of types, offsets and shapes.
+function unpack({ index, data, bytes }) {
+  const buffer = bytes || Uint8Array.from(atob(data), (each) => each.charCodeAt(0)).buffer, tensors = {};
   for (const [name, [type, offset, shape]] of Object.entries(index)) {
-    const size = shape.reduce((a, b) => a * b, 1), values = new TYPES[type](bytes.buffer, offset, size);
+    const size = shape.reduce((a, b) => a * b, 1), values = new TYPES[type](buffer, offset, size);
     tensors[name] = { shape, values: type === "f4" ? Float64Array.from(values) : values };
   }
   return tensors;

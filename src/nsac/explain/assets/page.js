@@ -243,6 +243,7 @@ function start(data) {
 
   function prepareKernel() {
     ready = !model.kernel || model.kernel.prepare(30);
+    if (!ready && !now) { now = true; state.input = copyInput(data.inputs[0]); drawContributions(); drawGlobal(); }  // needs no model
     if (!ready) { $("state").textContent = "Preparing the model …"; setTimeout(prepareKernel, 5); return; }
     $("state").textContent = "";
     begin();
@@ -289,4 +290,8 @@ function start(data) {
   setTimeout(prepareKernel, 0);
 }
 
-if (typeof document !== "undefined") start(JSON.parse($("data").textContent));
+if (typeof document !== "undefined")
+  Promise.all(["data", "weights"].map((id) => inflate($(id).textContent))).then(([content, bytes]) => {
+    const data = JSON.parse(new TextDecoder().decode(content));
+    start({ ...data, packed: { ...data.packed, bytes } });
+  });

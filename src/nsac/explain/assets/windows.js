@@ -72,7 +72,7 @@ function runLinear(model, row) {
 
 // What trees read about a window and a lead time, in single precision; see `nsac.estimators.window_models`.
 function leadFeatures(model, row) {
-  const { lags, season, angles } = model.windows.models, f = Math.fround, steps = row.filled[0].length;
+  const { lags, season, turns } = model.windows.models, f = Math.fround, steps = row.filled[0].length;
   const x = row.z.map((channel, v) => interpolate((row.missing ? channel : row.filled[v]).map(f), f));
   const last = x.map((channel) => channel[steps - 1]), half = Math.max(1, Math.floor(steps / 2));
   const target = x[0].map((each) => f(each - last[0])), near = target.slice(-half), mean = (values) => f(average(values));
@@ -81,8 +81,8 @@ function leadFeatures(model, row) {
   window.push(...x.map((channel, v) => f(mean(channel.slice(-half)) - last[v])), ...row.calendar.map(f));
   return Array.from({ length: model.outputs }, (_, i) => {
     const h = i + 1, lead = [h];
-    angles.forEach((angle, k) => {
-      const sine = f(row.calendar[2 * k]), cosine = f(row.calendar[2 * k + 1]), turn = f(angle * h), c = f(Math.cos(turn)), s = f(Math.sin(turn));
+    turns.forEach(({ cosines, sines }, k) => {  // given, as trees may split where single precision rounds
+      const sine = f(row.calendar[2 * k]), cosine = f(row.calendar[2 * k + 1]), c = cosines[i], s = sines[i];
       lead.push(f(f(sine * c) + f(cosine * s)), f(f(cosine * c) - f(sine * s)));
     });
     if (season) {
