@@ -17,6 +17,7 @@ def folder(tmp_path_factory):
     NSACRegressor(random_state=0, members=2, training={"max_steps": 5}).fit(table, y).save(folder / "model")
     NSACRegressor("ridge", random_state=0).fit(table, y).save(folder / "ridge")
     table.to_csv(folder / "table.csv", index=False)
+    table.assign(price=y).to_csv(folder / "known.csv", index=False)
     series = pd.DataFrame({"date": pd.date_range("2024", periods=90, freq="h"), "y": random.normal(size=90)})
     settings = {"members": 1, "random_state": 0, "training": {"max_steps": 5}}
     NSACForecaster(2, 6, **settings).fit(series).save(folder / "forecaster")
@@ -57,3 +58,24 @@ def test_a_model_without_a_circuit_is_refused(folder, tmp_path):
 
 def test_an_output_file_is_needed(folder):
     assert "Pass `--out page.html`" in refused("explain", folder / "model", folder / "table.csv")
+
+
+def test_lesions_are_listed_and_a_pruned_model_is_used(folder, tmp_path):
+    table, pruned = tmp_path / "lesions.csv", tmp_path / "pruned"
+    result = done(
+        "explain", folder / "model", folder / "known.csv", "--lesions", table, "--prune", pruned, "--json"
+    )  # fmt: skip
+    facts, study = json.loads(result.stdout), pd.read_csv(table)
+    assert len(study) == facts["neurons"] and facts["largest"][0]["layer"] == study["layer"][0]
+    assert 0 < facts["silenced"] <= facts["circuit_neurons"]
+    assert len(done("predict", pruned, folder / "table.csv").stdout.splitlines()) == 81
+
+
+def test_lesions_of_a_series_are_listed(folder, tmp_path):
+    result = done("explain", folder / "forecaster", folder / "series.csv", "--lesions", tmp_path / "lesions.csv")
+    assert "neurons, of which the 10 that matter most are above" in " ".join(result.stdout.split())
+
+
+def test_lesions_need_the_target(folder, tmp_path):
+    line = refused("explain", folder / "model", folder / "table.csv", "--lesions", tmp_path / "lesions.csv")
+    assert "has no column 'price'" in line

@@ -196,13 +196,17 @@ def _texts(explanation: "Explanation") -> dict[str, str]:
     texts = {"shares": f"Shares of the mean: {shares}. The circuit below is in the networks."}
     if isinstance(explanation.subject, EventSubject):
         texts["baseline"] = (
-            "The baseline is the forecast without any observation; dots show the contributions of single ones."
+            "The baseline is the forecast without any observation; dots show contributions of single ones, or of "
+            "blocks of neighbours if rows are many."
         )
         texts["what-if-help"] = "Select an observation above, then change or remove it, or add a new one."
         texts["attention"] = "Keys are observations. Bars are weights, with their standard deviation over the noise."
         texts["time"] = "Below, the query time is dragged from now to the horizon; gates depend on it."
     elif series:
-        texts["baseline"] = "The baseline is other windows of the series; cells show single observations."
+        texts["baseline"] = (
+            "The baseline is other windows of the series; cells show single observations, or blocks of neighbours if "
+            "rows are many."
+        )
         texts["what-if-help"] = "Select an observation above, then change or remove it; a missing one can be added."
         texts["attention"] = "Weight of each channel, with its standard deviation over the noise of the logits."
         texts["time"] = "The encoder reads whole windows: gates depend on the window, not on the query time."
