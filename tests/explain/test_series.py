@@ -9,7 +9,7 @@ import nsac
 from explain.conftest import series, table
 from nsac import NSACForecaster
 from nsac._torch import plain_autograd
-from nsac.explain import ExplainError
+from nsac.explain import ExplainError, series_attribution
 from nsac.explain.gradients import integrated_gradients
 
 QUANTITIES = ("mean", "aleatoric", "epistemic")
@@ -117,7 +117,8 @@ def planted(seed: int) -> tuple[pd.DataFrame, str, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
-def test_the_channel_and_lag_that_matter_rank_first(seed):
+def test_the_channel_and_lag_that_matter_rank_first(seed, monkeypatch):
+    monkeypatch.setattr(series_attribution, "EVALUATED_ROWS", 8000)  # as outside of tests
     frame, name, lag = planted(seed)
     model = NSACForecaster(1, 8, time="t", members=1, random_state=seed, training={"max_steps": 300}).fit(frame[:650])
     explained = nsac.explain(model, frame, origins=list(range(655, 695, 2)))

@@ -153,7 +153,7 @@ def cells_figure(traced: TracedLap, table: dict[str, dict[str, Any]]) -> Figure:
     """The lap, sensory centroids, activity of inter and command neurons, gates and logits along it."""
     figure = Figure(figsize=(12, 9), layout="constrained")
     axes = figure.subplot_mosaic([["map", "sensory", "phi"], ["inter", "inter", "kappa"], ["command", "command", "psi"],
-                                  [".", ".", "logit"]], height_ratios=[1.3, 1, 1, 1])  # fmt: skip
+                                  ["command", "command", "logit"]], height_ratios=[1.3, 1, 1, 1])  # fmt: skip
     lap, steps, colours = traced.lap, np.arange(len(traced.lap)), np.array([BLUE, GREY, ORANGE])[traced.turns]
     axes["map"].plot(*lap.track.T, color="#ddd", lw=6, zorder=0)
     axes["map"].scatter(*lap.positions.T, c=colours, s=4)
@@ -168,7 +168,7 @@ def cells_figure(traced: TracedLap, table: dict[str, dict[str, Any]]) -> Figure:
     for name in ("inter", "command"):
         values = getattr(traced, name).T
         axes[name].imshow(values, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
-        axes[name].set(title=f"{name.capitalize()} neurons", ylabel="neuron")
+        axes[name].set(title=f"{name.capitalize()} neurons", ylabel="neuron", yticks=range(0, len(values), 5))
     for name in SIGNALS:
         facts, ax = table[name], axes[name]
         ax.scatter(steps, traced.signals[name][:, facts["best_head"]], c=colours, s=3)
@@ -176,7 +176,8 @@ def cells_figure(traced: TracedLap, table: dict[str, dict[str, Any]]) -> Figure:
             ax.axhline(threshold, color=INK, lw=0.8, ls="--")
         shares = f"{100 * facts['head']:.0f} % (head {facts['best_head'] + 1}), {100 * facts['mean']:.0f} % (mean)"
         ax.set(title=f"{name}: {shares}")
-    axes["logit"].set(xlabel="action")
+    for name in ("command", "logit"):
+        axes[name].set(xlabel="action")
     return figure
 
 
