@@ -184,10 +184,10 @@ class EventSubject(AbstractSeriesSubject):
             self.query_channel.repeat(n), self.leads[rows].flatten(), torch.full((n * asked,), torch.nan).double(),
             place[:-1], place[1:], None if self.future is None else self.future[rows].flatten(0, 1),
         )  # fmt: skip
-        flat = [inputs[name][known] for name in ("x", "channel", "times")]
+        x, channel, times = (inputs[name][known] for name in ("x", "channel", "times"))
         data = SeriesEvents(
-            *flat, torch.zeros(n, dtype=torch.float64), stop - known.sum(1), stop, queries, self.maker.scale,
-            per_series=True, dtype=torch.float64,
+            x, channel, times, torch.zeros(n, dtype=torch.float64), stop - known.sum(1), stop, queries,
+            self.maker.scale, per_series=True, dtype=torch.float64,
         )  # fmt: skip
         if self.maker.static_dim:
             levels = [data.levels()] if self.maker.with_levels else []
@@ -218,7 +218,8 @@ def _chosen(
         channels = len(columns.targets) + len(columns.covariates)
         return np.arange(len(events.names)), events.origins(channels if columns.known_future else None)
     rows = check_rows(rows, len(frame))
-    times = read_times(frame[columns.time].reset_index(drop=True), columns.time, columns.reading)[0][rows]
+    column: Any = frame[columns.time]
+    times = read_times(column.reset_index(drop=True), columns.time, columns.reading)[0][rows]
     if columns.series is None:
         return np.zeros(len(rows), dtype=np.int64), times
     number = {name: i for i, name in enumerate(events.names)}

@@ -229,7 +229,7 @@ def _texts(explanation: "Explanation") -> dict[str, str]:
 
 
 def _target(explanation: "Explanation") -> str:
-    subject = explanation.subject
+    subject: Any = explanation.subject
     return subject.model.columns_.target if isinstance(subject, AbstractSeriesSubject) else subject.outputs[0]
 
 

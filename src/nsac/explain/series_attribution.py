@@ -141,7 +141,7 @@ def _shapley(
             at = 0
             for row, (rank, count) in enumerate(zip(ranks, counts, strict=True)):
                 steps = max(count - 1, 0)
-                path = [start[:, row, None], between[:, at : at + steps], predicted[:, row, None]]
-                found[row] += np.diff(np.concatenate(path, 1), axis=1)[:, rank] / (2 * pairs)
+                path = np.concatenate([start[:, row, None], between[:, at : at + steps], predicted[:, row, None]], 1)
+                found[row] += (path[:, 1:] - path[:, :-1])[:, rank] / (2 * pairs)
                 at += steps
     return found, base
