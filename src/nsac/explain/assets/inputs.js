@@ -93,5 +93,5 @@ function leadText(data, { input, lead }, now) {
   const last = target[target.length - 1 - age], right = Math.min(Math.ceil(lead), now.outputs.length) || 1;
   const from = right === 1 ? { at: -age, mean: last, lower: last, upper: last } : { at: right - 1, ...now.outputs[right - 2] };
   const share = (lead - from.at) / (right - from.at), between = (name) => from[name] + share * (now.outputs[right - 1][name] - from[name]);
-  return `${format(lead)} steps after now: mean ${format(between("mean"), 4)}, ${100 * data.coverage} % interval ${format(between("lower"), 4)} to ${format(between("upper"), 4)}.`;
+  return `${format(lead)} step${lead === 1 ? "" : "s"} after now: mean ${format(between("mean"), 4)}, ${100 * data.coverage} % interval ${format(between("lower"), 4)} to ${format(between("upper"), 4)}.`;
 }
