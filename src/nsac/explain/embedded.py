@@ -18,7 +18,7 @@ from nsac.estimators.kernel import JITTER, Kernel, kernel_covariance
 from nsac.estimators.outages import CALIBRATED_AGES
 from nsac.estimators.regressor import NSACRegressor
 from nsac.estimators.targets import max_epistemic
-from nsac.estimators.window_models import window_lags
+from nsac.estimators.window_models import CALENDAR_STEPS, window_lags
 from nsac.explain.circuit import ExplainError
 from nsac.layers.tails import scale_levels
 from nsac.methods.nsac import NSACMethod
@@ -151,7 +151,7 @@ def _window_facts(model: NSACForecaster) -> dict[str, Any]:
         steps = torch.arange(1, others.features.horizon + 1)
         turns = [(angle * steps).float() for angle in others.features.angles]
         turns = [{"cosines": each.cos().tolist(), "sines": each.sin().tolist()} for each in turns]
-        models |= {"season": others.features.season, "turns": turns}
+        models |= {"season": others.features.season, "turns": turns, "calendarSteps": CALENDAR_STEPS}
         facts["models"] = models | {"lags": window_lags(others.problem.lookback)}
     ages = list(CALIBRATED_AGES[: len(model.outage_scale_)])
     return facts | {"outageAges": ages, "outageScale": model.outage_scale_.tolist()}
