@@ -49,10 +49,6 @@ def test_only_frames_are_read():
         (lambda f: f.head(0), "`frame` must have rows"),
         (lambda f: f.assign(t=f["t"].where(f.index != 4)), "Row 4 is empty"),
         (lambda f: f.assign(t=f["t"].iloc[[0, 1, 2, 2, 4, 5, 6, 7, 8, 9]].to_numpy()), "must differ. Row 3 has"),
-        (
-            lambda f: f.iloc[[0, 1, 3, 2]],
-            "must be sorted. Row 3 has 2024-01-01 02:00:00 and row 2, before it.*frame.sort_values",
-        ),
         (lambda f: f.assign(y=f["y"].astype(object).where(f.index != 3, "low")), "Column 'y' .* Row 3 has 'low'"),
         (lambda f: f.assign(a=f["a"].astype(object).where(f.index != 5, "n.a.")), "Column 'a' .* Row 5 has 'n.a.'"),
         (lambda f: f.assign(y=f["y"].where(f.index != 6, np.inf)), "Column 'y' must hold numbers of at most .* Row 6"),
@@ -66,18 +62,32 @@ def test_an_error_names_the_column_and_the_row(change, message):
         read_observations(frame, find_columns(frame, "t", None, "y", None))
 
 
+def test_rows_in_any_order_are_the_same_observations(two_series):
+    observations = read_observations(two_series, TWO_SERIES)
+    with pytest.warns(UserWarning, match="'t' are not in order: the rows were sorted. The first that moved is row 4"):
+        shuffled = read_observations(two_series[::-1].reset_index(drop=True), TWO_SERIES)
+    for name in ("times", "codes", "values"):
+        np.testing.assert_array_equal(getattr(shuffled, name), getattr(observations, name))
+
+
+def test_rows_that_are_not_in_order_may_be_of_several_series():
+    frame = hourly(4, y=np.arange(4.0), a=np.arange(4.0)).iloc[[0, 1, 3, 2]]
+    with pytest.warns(UserWarning, match=r"with 2024-01-01 03:00:00. If they are of several series.*`series`"):
+        assert read_observations(frame, PLAIN).values[:, 0].tolist() == [0, 1, 2, 3]
+
+
 def test_observations_are_sorted_by_series(two_series):
     observations = read_observations(two_series, TWO_SERIES)
-    assert observations.names == ["b", "a"] and observations.codes.tolist() == [0, 0, 0, 1, 1]
-    assert observations.values[:, 0].tolist() == [10, 11, 12, 20, 21]
+    assert observations.names == ["a", "b"] and observations.codes.tolist() == [0, 0, 1, 1, 1]
+    assert observations.values[:, 0].tolist() == [20, 21, 10, 11, 12]
 
 
 def test_every_series_has_its_last_time(two_series):
-    assert read_observations(two_series, TWO_SERIES).last.tolist() == [3, 2]
+    assert read_observations(two_series, TWO_SERIES).last.tolist() == [2, 3]
 
 
 def test_observations_can_begin_at_a_time_of_each_series(two_series):
-    assert read_observations(two_series, TWO_SERIES).since(np.array([3, 1])).values[:, 0].tolist() == [12, 20, 21]
+    assert read_observations(two_series, TWO_SERIES).since(np.array([1, 3])).values[:, 0].tolist() == [20, 21, 12]
 
 
 def test_times_must_differ_within_a_series(two_series):

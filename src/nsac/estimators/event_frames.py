@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsac._checks import row_name
-from nsac.estimators.observations import check_frame, check_output_names, holds_numbers, read_numbers
+from nsac.estimators.observations import check_frame, check_output_names, holds_numbers, number_series, read_numbers
 from nsac.estimators.times import TimeReading, read_times, resolve_reading
 
 MAX_CATEGORIES = 50  # of a static column of text
@@ -149,7 +148,7 @@ def read_events(frame: pd.DataFrame, columns: EventColumns) -> EventFrame:
     """Check all values; an error names the column and the row."""
     frame = check_frame(frame, columns.time, columns.named())
     times, time_dtype = read_times(frame[columns.time], columns.time, columns.reading)
-    codes, names = _series(frame, columns.series)
+    codes, names = number_series(frame, columns.series)
     series, event_times, column, values = [], [], [], []
     for i, name in enumerate(columns.channels):
         numbers = read_numbers(frame[name], name)
@@ -193,25 +192,6 @@ def _merged(observed: Observed) -> Observed:
     count = np.diff(np.append(first, len(observed.values)))
     means = np.add.reduceat(observed.values, first) / count
     return replace(observed.where(first), values=means)
-
-
-def _series(frame: pd.DataFrame, series: str | None) -> tuple[np.ndarray, list[Any]]:
-    """Number of the series of each row, and the sorted names."""
-    if series is None:
-        return np.zeros(len(frame), dtype=np.int64), [None]
-    codes, names = pd.factorize(frame[series], sort=False)
-    if (codes < 0).any():
-        empty = row_name(frame, int(np.argmax(codes < 0))).capitalize()
-        raise ValueError(f"Column {series!r} must name a series. {empty} is empty.")
-    order = sorted(range(len(names)), key=lambda i: _sort_key(names[i]))
-    rank = np.empty(len(names), dtype=np.int64)
-    rank[order] = np.arange(len(names))
-    return rank[codes], [names[i] for i in order]
-
-
-def _sort_key(name: Any) -> tuple[int, float, str]:
-    number = isinstance(name, (int, float, np.number)) and not isinstance(name, bool)
-    return (0, float(name), "") if number else (1, 0.0, str(name))
 
 
 def _categories(column: pd.Series, name: str) -> tuple[str, ...]:

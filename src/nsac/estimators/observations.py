@@ -99,20 +99,13 @@ def check_output_names(named: dict[str, str]) -> None:
 
 
 def read_observations(frame: pd.DataFrame, columns: SeriesColumns) -> Observations:
-    """Check all values and sort by series; an error names the column and the row. Copies of a row are left out."""
+    """Check all values and sort by series and time; an error names column and row. Copies of a row are left out."""
     frame = _without_copies(_checked(frame, columns), columns)
     times, time_dtype = read_times(frame[columns.time], columns.time, columns.reading)
-    if columns.series is None:
-        codes, names = np.zeros(len(frame), dtype=np.int64), [None]
-    else:
-        codes, names = pd.factorize(frame[columns.series], sort=False)
-        if (codes < 0).any():
-            empty = row_name(frame, int(np.argmax(codes < 0))).capitalize()
-            raise ValueError(f"Column {columns.series!r} must name a series. {empty} is empty.")
-        codes, names = codes.astype(np.int64), list(names)
-    _check_order(times, codes, frame, columns)
+    codes, names = number_series(frame, columns.series)
+    order = np.lexsort([times, codes])  # by series, then by time; equal times keep the order of their rows
+    _check_order(times, codes, order, frame, columns)
     values = np.stack([read_numbers(frame[name], name) for name in columns.inputs], 1)
-    order = np.argsort(codes, kind="stable")
     return Observations(times[order], codes[order], names, values[order], time_dtype)
 
 
@@ -203,29 +196,47 @@ def read_numbers(column: pd.Series, name: str) -> np.ndarray:
     return values
 
 
-def _check_order(times: np.ndarray, codes: np.ndarray, frame: pd.DataFrame, columns: SeriesColumns) -> None:
-    order = np.argsort(codes, kind="stable")
-    gaps, same = np.diff(times[order]), np.diff(codes[order]) == 0
-    bad = same & (gaps <= 0)
-    if not bad.any():
-        return
-    keys = [columns.time] if columns.series is None else [columns.series, columns.time]
-    by_time = np.lexsort([times, codes])  # equal times are neighbours here, in the order of their rows
-    equal = (np.diff(times[by_time]) == 0) & (np.diff(codes[by_time]) == 0)
+def number_series(frame: pd.DataFrame, series: str | None) -> tuple[np.ndarray, list[Any]]:
+    """Number of the series of each row, and the sorted names; `[None]` if there is one series without a name."""
+    if series is None:
+        return np.zeros(len(frame), dtype=np.int64), [None]
+    codes, names = pd.factorize(frame[series], sort=False)
+    if (codes < 0).any():
+        empty = row_name(frame, int(np.argmax(codes < 0))).capitalize()
+        raise ValueError(f"Column {series!r} must name a series. {empty} is empty.")
+    order = sorted(range(len(names)), key=lambda i: _sort_key(names[i]))
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[order] = np.arange(len(names))
+    return rank[codes], [names[i] for i in order]
+
+
+def _sort_key(name: Any) -> tuple[int, float, str]:
+    number = isinstance(name, (int, float, np.number)) and not isinstance(name, bool)
+    return (0, float(name), "") if number else (1, 0.0, str(name))
+
+
+def _check_order(
+    times: np.ndarray, codes: np.ndarray, order: np.ndarray, frame: pd.DataFrame, columns: SeriesColumns
+) -> None:
+    """Times of a series must differ. Rows that are not in order may be of several series: a warning says so."""
+    equal = (np.diff(times[order]) == 0) & (np.diff(codes[order]) == 0)
     if equal.any():
-        order, bad, rule = by_time, equal, "differ"
-        fix = _repeated_fix(frame, columns)
-    else:
-        rule, fix = "be sorted", f"Sort them with `frame.sort_values({keys})`."
-        if is_file(frame):
-            fix = f"Sort the rows of the file by {', then by '.join(map(repr, keys))}."
-    before, row = order[np.argmax(bad)], order[np.argmax(bad) + 1]
-    earlier, later = frame[columns.time].iloc[[before, row]].tolist()
-    whose = "" if columns.series is None else f" of series {frame[columns.series].iloc[row]!r}"
-    raise ValueError(
-        f"Times in column {columns.time!r}{whose} must {rule}. {row_name(frame, row).capitalize()} has "
-        f"{later} and {row_name(frame, before)}, before it, {earlier}. {fix}"
-    )
+        before, row = order[np.argmax(equal)], order[np.argmax(equal) + 1]
+        earlier, later = frame[columns.time].iloc[[before, row]].tolist()
+        whose = "" if columns.series is None else f" of series {frame[columns.series].iloc[row]!r}"
+        raise ValueError(
+            f"Times in column {columns.time!r}{whose} must differ. {row_name(frame, row).capitalize()} has "
+            f"{later} and {row_name(frame, before)}, before it, {earlier}. {_repeated_fix(frame, columns)}"
+        )
+    given = np.argsort(codes, kind="stable")
+    if (order != given).any():
+        row = given[np.argmax(order != given)]
+        unnamed = " If they are of several series, name their column with `series` (`--series`)."
+        warnings.warn(
+            f"Times in column {columns.time!r} are not in order: the rows were sorted. The first that moved is "
+            f"{row_name(frame, row)}, with {frame[columns.time].iloc[row]}.{unnamed if columns.series is None else ''}",
+            stacklevel=3,
+        )
 
 
 def _repeated_fix(frame: pd.DataFrame, columns: SeriesColumns) -> str:
