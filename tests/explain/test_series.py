@@ -102,6 +102,8 @@ def test_several_series_have_one_row_each():
     mixed = frame.sample(frac=1, random_state=0).sort_values("date", kind="stable").reset_index(drop=True)
     row = int(np.flatnonzero(mixed["name"] == "s1")[-1])
     assert nsac.explain(model, mixed, origins=[row]).prediction.mean == pytest.approx(explained.prediction.mean[1:])
+    turned = pd.concat([frame[frame["name"] == "s1"], frame[frame["name"] == "s0"]])
+    assert nsac.explain(model, turned, origins=[79]).prediction.mean == pytest.approx(explained.prediction.mean[1:])
 
 
 def planted(seed: int) -> tuple[pd.DataFrame, str, int]:

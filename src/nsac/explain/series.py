@@ -19,7 +19,9 @@ from torch import Tensor
 from nsac._torch import single_threaded
 from nsac.estimators.base import PREDICTION_BATCH, join, mixture
 from nsac.estimators.forecaster import NSACForecaster
+from nsac.estimators.observations import number_series
 from nsac.estimators.outages import stretch
+from nsac.estimators.times import read_times
 from nsac.estimators.window_models import design
 from nsac.estimators.windows import subsample
 from nsac.explain.circuit import ExplainError, find_network, key_names
@@ -239,13 +241,13 @@ def lead_name(steps: int) -> str:
 
 
 def _sorted_places(model: NSACForecaster, frame: pd.DataFrame, rows: Sequence[int], read: int) -> np.ndarray:
-    """Where these rows of the frame are among the observations, which are sorted by series."""
+    """Where these rows of the frame are among the observations, which are sorted by series and time."""
     if read != len(frame):
         raise ExplainError("`frame` must have no copies of rows if `rows` are given. Drop them first.")
-    places = np.arange(len(frame))
-    if model.columns_.series is not None:
-        codes: Any = pd.factorize(frame[model.columns_.series], sort=False)[0]
-        places[np.argsort(codes, kind="stable")] = np.arange(len(frame))
+    columns, column = model.columns_, frame[model.columns_.time].reset_index(drop=True)
+    times, _ = read_times(column, columns.time, columns.reading)  # pyright: ignore[reportArgumentType]
+    places = np.empty(len(frame), dtype=np.int64)
+    places[np.lexsort([times, number_series(frame, columns.series)[0]])] = np.arange(len(frame))
     return places[np.asarray(rows)]
 
 
