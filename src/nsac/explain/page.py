@@ -229,8 +229,9 @@ def _texts(explanation: "Explanation") -> dict[str, str]:
 
 
 def _target(explanation: "Explanation") -> str:
-    subject: Any = explanation.subject
-    return subject.model.columns_.target if isinstance(subject, AbstractSeriesSubject) else subject.outputs[0]
+    subject = explanation.subject
+    model: Any = subject.model
+    return model.columns_.target if isinstance(subject, AbstractSeriesSubject) else subject.outputs[0]
 
 
 def _hash(text: str) -> str:
