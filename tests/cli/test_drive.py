@@ -113,6 +113,11 @@ def test_a_lap_is_driven_filmed_and_written(policy, tmp_path, simulator):
     assert len(driven["positions"]) == len(driven["aleatoric"]) and set(driven["modes"]) == {"drive"}
 
 
+def test_a_lap_is_printed_in_present_words(policy, simulator):
+    printed = call("lap", policy, "--track", 3)
+    assert "steering_std: " in printed and "doubt" not in printed
+
+
 def test_saliency_is_drawn(policy, tmp_path, simulator):
     pytest.importorskip("captum", reason="saliency needs the extra `drive`")
     found = json.loads(call("saliency", policy, "--track", 3, "--at", "2,5", "--out", tmp_path / "map.png", "--json"))
