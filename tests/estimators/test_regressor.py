@@ -179,6 +179,15 @@ def test_far_rows_have_a_high_ood_score():
     assert regressor.ood_score(x + 8).min() > np.quantile(regressor.ood_score(x), 0.99)
 
 
+def test_a_number_that_does_not_matter_and_is_out_of_range_has_a_high_ood_score():
+    x, y = numbers(200)
+    x = np.column_stack([x, np.random.default_rng(5).uniform(-1, 1, len(x))])
+    regressor = quick().fit(x, y)
+    beyond = x.copy()
+    beyond[:, -1] = x[:, -1].max() + 0.5 * x[:, -1].std()
+    assert regressor.ood_score(beyond).min() > np.quantile(regressor.ood_score(x), 0.99)
+
+
 def test_heavy_tails_do_not_stop_training():
     x, _ = numbers(200)
     y = np.random.default_rng(0).standard_cauchy(200) ** 3

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 CHUNK_ROWS = 8192  # rows whose draws are in memory at once
+OUTSIDE_WEIGHT = 9.0  # of a squared standard deviation beyond the training range, in the out-of-distribution score
 
 
 class AbstractTablePredictor(AbstractEstimator):
@@ -115,20 +116,29 @@ class AbstractTablePredictor(AbstractEstimator):
         return lower[:, 0], upper[:, 0]
 
     def ood_score(self, X: Any) -> np.ndarray:
-        """Out-of-distribution score of each row, (n,): its epistemic standard deviation over that of the target.
+        r"""Out-of-distribution score of each row, (n,): how unsure the mean is, and how far the row is out of range.
 
-        With a link, both are those of the transformed target.
+        $\sqrt{V + 9 \sum_j d_j^2}$ with the epistemic variance V over the variance of the target (with a link, of the
+        transformed target) and the distance $d_j$ of number j beyond the training range, in standard deviations.
+        Numbers that hardly matter for the target count as well.
         """
         self._check_epistemic()
-        return np.concatenate([p.epistemic.mean(1).sqrt().numpy() for p in self._chunks(X)])
+        variance = np.concatenate([p.epistemic.mean(1).numpy() for p in self._chunks(X)])
+        if self.components_ is not None:
+            beyond = self.components_.ranges.distance(self._numbers(X)).numpy()
+            variance = variance + (OUTSIDE_WEIGHT * beyond**2).sum(1)
+        return np.sqrt(variance)
 
     def outside_range(self, X: Any) -> np.ndarray:
         """Whether a number of a row is notably outside the range of the training rows, (n,)."""
         check_is_fitted(self)
         if self.components_ is None:
             raise ValueError(f"`method` must be 'nsac' to know the training range. Got {self.method!r} instead.")
-        x = self.columns_.tensors(check_table(self, as_frame(X), reset=False))["x"]
-        return self.components_.ranges.outside(x).numpy()
+        return self.components_.ranges.outside(self._numbers(X)).numpy()
+
+    def _numbers(self, X: Any) -> Tensor:
+        """Standardised numbers of the rows, NaN = missing."""
+        return self.columns_.tensors(check_table(self, as_frame(X), reset=False))["x"]
 
     def _predictions(self, X: Any) -> Iterator[Prediction | TransformedPrediction]:
         """Calibrated predictions in the unit of y, (rows, outputs), of some thousand rows at a time."""
