@@ -178,6 +178,12 @@ def test_an_exit_code_passes_through():
     assert exit_code_of_error(typer.Exit(1)) == 1
 
 
+def test_a_deprecation_in_another_package_is_no_note(capsys):
+    with one_line_errors():
+        warnings.warn("the builtin type has no module", DeprecationWarning, stacklevel=1)
+    assert capsys.readouterr().err == ""
+
+
 def test_a_warning_becomes_a_note(capsys):
     with one_line_errors():
         warnings.warn("too\n few", stacklevel=1)

@@ -1,11 +1,13 @@
 import json
 import math
 import sys
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from nsac.cli.main import app
+from nsac.lab.driving import lap as lap_module
 from nsac.lab.driving import policy as policy_module
 from nsac.lab.driving import records
 from nsac.lab.driving.policy import load_policy
@@ -111,6 +113,12 @@ def test_a_lap_is_driven_filmed_and_written(policy, tmp_path, simulator):
     assert found["finished"] == 0 and found["track"] == 3 and (tmp_path / "lap.gif").stat().st_size > 1000
     driven = json.loads((tmp_path / "lap.json").read_text())
     assert len(driven["positions"]) == len(driven["aleatoric"]) and set(driven["modes"]) == {"drive"}
+
+
+def test_a_lap_is_printed_in_present_words(monkeypatch, simulator):
+    driven = SimpleNamespace(measures=lambda: {"doubt": 0.5})
+    monkeypatch.setattr(lap_module, "drive_lap", lambda *_: driven)
+    assert call("lap", "expert", "--track", 3).splitlines() == ["track: 3", "steering_std: 0.5"]
 
 
 def test_saliency_is_drawn(policy, tmp_path, simulator):

@@ -6,8 +6,8 @@ import nsac
 from support.cli import call
 
 COMMANDS = [
-    "", "demo", "bench", "bench list", "bench run", "bench table", "bench report", "bench study", "bench figure",
-    "bench shifts", "bench growth", "data", "data list", "data fetch", "data info",
+    "", "example", "demo", "bench", "bench list", "bench run", "bench table", "bench report", "bench study",
+    "bench figure", "bench shifts", "bench growth", "data", "data list", "data fetch", "data info",
 ]  # fmt: skip
 DEPRECATED = ["--methods", "--metrics", "--markdown", "--page", "frozen", "ablation"]
 

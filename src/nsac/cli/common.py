@@ -86,6 +86,7 @@ def one_line_errors(verbose: bool | None = None, kept: Path | None = None, lost:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default")
+            warnings.simplefilter("ignore", DeprecationWarning)  # those of other packages are nobody's concern here
             warnings.showwarning = lambda message, *_, **__: note(str(message))
             yield
     except (typer.Exit, typer.Abort, BrokenPipeError):  # not errors: typer handles them

@@ -38,6 +38,8 @@ drive = typer.Typer(no_args_is_help=True, help=HELP)
 
 UNSEEN = 1000
 """Seed of the first track that is used for tests only, `trials.UNSEEN_SEED`."""
+LABELS = {"doubt": "steering_std"}
+"""What is printed for a name that the records keep."""
 
 Policy = Annotated[Path, typer.Argument(help="A folder that `nsac drive train` wrote.", show_default=False)]
 Policies = Annotated[list[Path], typer.Argument(help="Folders that `nsac drive train` wrote.", show_default=False)]
@@ -134,7 +136,7 @@ def lap(
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps(driven.to_dict()), encoding="utf-8")
     about = {"track": track, **driven.measures()}
-    lines = [f"{name}: {value:.4g}" for name, value in about.items()]
+    lines = [f"{LABELS.get(name, name)}: {value:.4g}" for name, value in about.items()]
     if film is not None:
         lines.append(f"film: {film}")
     show(as_json, about, *lines)
@@ -170,7 +172,8 @@ def test(
             name = record_name(loaded.config, "trials", asdict(config))
             made = store.read(name) if name in store else _closed_loop(loaded, config)
         store.write(made)  # an existing record is kept
-    lines = [f"{name}: {'none' if value is None else f'{value:.4g}'}" for name, value in made.measures.items()]
+    texts = {name: "none" if value is None else f"{value:.4g}" for name, value in made.measures.items()}
+    lines = [f"{LABELS.get(name, name)}: {text}" for name, text in texts.items()]
     show(as_json, {"record": made.name, **made.measures}, *lines)
 
 

@@ -8,6 +8,7 @@ import nsac
 from nsac.cli import bench, fit, model, report, shifts, studies
 from nsac.cli.data import data
 from nsac.cli.drive import drive
+from nsac.cli.example import example
 from nsac.cli.explain import explain
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -29,7 +30,7 @@ def _root(
     """Calibrated predictions for tables and irregularly sampled time series with missing values."""
 
 
-for command in (fit.fit, model.predict, model.evaluate, explain, fit.backtest, model.export, studies.demo):
+for command in (example, fit.fit, model.predict, model.evaluate, explain, fit.backtest, model.export, studies.demo):
     app.command()(command)
 group.command("list")(bench.list_)
 for command in (bench.run, bench.table, report.report, studies.study, studies.figure, shifts.shifts, shifts.growth):
