@@ -19,6 +19,13 @@ COPIES = ("CITATION.cff", "LICENSE", "examples/*.py")
 LINK = re.compile(r"(?<!!)(\[[^\]]*\]\()([^)#:\s]+)((?:#[^)]*)?\))")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+SPACING = {
+    '<mo stretchy="false">&#x0007C;</mo>': '<mo stretchy="false" lspace="0" rspace="0">&#x0007C;</mo>',
+    "<mi>&#x02032;</mi>": '<mo lspace="0" rspace="0">&#x02032;</mo>',
+}
+"""Bars of an absolute value, and primes, without the space of an operator between two terms."""
+MAX_INLINE = 45
+"""Characters of a formula in a line of text; a longer one can be scrolled on a narrow screen."""
 TAG = re.compile(r"\\tag\{(\w+)\}")
 
 
@@ -70,7 +77,9 @@ def formula(latex: str, block: bool) -> str:
     r"""MathML of a formula; a block with `\tag{3}` is numbered."""
     tag = TAG.search(latex)
     math = convert(TAG.sub("", latex).strip(), display="block" if block else "inline")
+    for wrong, right in SPACING.items():
+        math = math.replace(wrong, right)
     if not block:
-        return math
+        return f'<span class="wide-formula">{math}</span>' if len(latex) > MAX_INLINE else math
     number = f'<span class="number">({tag[1]})</span>' if tag else ""
     return f'<div class="equation">{math}{number}</div>'

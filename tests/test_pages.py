@@ -13,19 +13,30 @@ import pytest
 import typer
 
 from nsac.cli.main import app
+from support.browser import Browser, installed
 from support.pages import ROOT, anchors, blocks, commands, links, pages, write_data
 
 PAGES = pages()
 NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
 TUTORIALS = ROOT / "docs" / "tutorials"
 RUN = [path for path in PAGES if path.parent != TUTORIALS and any(block.language for block in blocks(path))]
+POLICY = "needs the policy of that recording"
 LONG = {
-    "nsac bench run": "hours", "nsac bench study": "minutes", "nsac bench shifts": "hours",
-    "nsac bench growth": "hours", "nsac bench report": "minutes", "nsac data fetch": "downloads", "nsac drive record --frames 30000": "minutes",
-    "nsac drive train carracing --method": "needs that recording", "nsac drive train udacity": "minutes", "nsac drive lap policy": "needs that policy",
-    "nsac drive test": "needs that policy", "nsac drive saliency": "needs that policy",
-    "nsac drive cells": "needs that policy", "nsac drive udacity": "needs the simulator",
-}  # fmt: skip
+    "nsac bench run": "hours",
+    "nsac bench study": "minutes",
+    "nsac bench shifts": "hours",
+    "nsac bench growth": "hours",
+    "nsac bench report": "minutes",
+    "nsac data fetch": "downloads",
+    "nsac drive record --frames 30000": "minutes",
+    "nsac drive train carracing --method": "needs that recording",
+    "nsac drive train udacity": "minutes",
+    "nsac drive lap policy": POLICY,
+    "nsac drive test": POLICY,
+    "nsac drive saliency": POLICY,
+    "nsac drive cells": POLICY,
+    "nsac drive udacity": "needs the simulator",
+}
 """Commands that are parsed and not run, and why. A dry run of one of them is run."""
 SETUP = ("make ", "pip install", ". .venv/")
 """Commands that set up an environment: their targets and extras must exist."""
@@ -181,3 +192,23 @@ def test_a_tutorial_runs_and_draws_its_pictures(name: str, tmp_path: Path):
 def test_all_pages_of_the_site_are_in_its_navigation():
     listed = set(re.findall(r"([\w/-]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
     assert listed >= {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("**/*.md")}
+
+
+@pytest.mark.slow
+def test_pages_of_the_site_fit_a_wide_and_a_narrow_screen(tmp_path: Path):
+    pytest.importorskip("mkdocs", reason="needs the extra `docs`")
+    if not installed():
+        pytest.skip("needs Chromium")
+    site = tmp_path / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(site)]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=True, capture_output=True)
+    too_wide = []
+    with Browser(tmp_path, 1280) as browser:
+        for width in (1280, 390):
+            browser.resize(width, 900)
+            for page in sorted(site.glob("**/*.html")):
+                browser.open(page)
+                browser.wait("document.readyState === 'complete'")
+                if browser.run("document.documentElement.scrollWidth") > width:
+                    too_wide.append((page.name, width))
+        assert not too_wide and not browser.errors
