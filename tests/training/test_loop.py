@@ -14,6 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 from nsac.training import DivergedError, Interrupted, TrainConfig, train
 from nsac.training.config import ema_decay
 from nsac.training.loop import DeferredInterrupt
+from nsac.training.one_process import OneProcess
 from support.training_problems import Line, Table, bits, same
 
 SHORT = TrainConfig(max_steps=40, batch_size=16, validate_every=10, learning_rate=0.03)
@@ -134,6 +135,13 @@ def test_biases_have_no_weight_decay_and_frozen_parameters_do_not_change():
     )
     run(model, change(weight_decay=1.0, ema=None))
     assert (model.extra_bias == 1).all() and (model.frozen == 1).all() and (model.extra_weight < 1).all()
+
+
+def test_one_process_without_fabric_gives_the_bits_of_fabric(monkeypatch):
+    plain, own = run(Line(), change(clip=0.1))
+    monkeypatch.setattr(OneProcess, "suffices", lambda config: False)
+    fabric, same = run(Line(), change(clip=0.1))
+    assert torch.equal(plain.weight, fabric.weight) and own.best_score == same.best_score
 
 
 @pytest.mark.parametrize("precision, dtype", [("64-true", torch.float64), ("bf16-mixed", torch.float32)])

@@ -32,6 +32,7 @@ PENALTIES = tuple(10.0**k for k in range(-3, 3))  # of the linear regression, pe
 LEARNING_RATE, MAX_ROUNDS, LEAVES, L2, FEATURE_SHARE = 0.1, 120, 31, 1.0, 0.5  # of the trees
 MIN_PENALTY = 1e-6  # of the intercept, so that no matrix is singular
 MIN_LEAF_SHARE, MIN_LEAF = 1 / 250, 5  # least number of pairs in a leaf
+CALENDAR_STEPS = 4096  # of sine and cosine of a cycle that trees tell apart, per unit
 MAX_LAG = 4096  # steps; largest lag that trees read
 NUM_MODELS = 3  # ensemble, linear regression, trees
 
@@ -78,17 +79,18 @@ class LeadFeatures:
         lags = target[:, [lookback - 1 - lag for lag in window_lags(lookback)]]
         extremes = torch.stack([near.amax(1), near.amin(1), target.mean(1)], 1)
         changes = [x[:, -1 - lag] - last for lag in (lookback // 16, lookback // 2) if lag]
-        calendar = [batch["calendar"].float()] if "calendar" in batch else []
+        calendar = [_rounded(batch["calendar"].float())] if "calendar" in batch else []
         return torch.cat([lags, extremes, last, *changes, half.mean(1) - last, *calendar], 1)
 
     def _lead(self, batch: Batch) -> Tensor:
         """(B, horizon, features): lead time, cycles of the calendar then, and changes from a season earlier."""
-        rows, steps = len(batch["x"]), torch.arange(1, self.horizon + 1)
+        rows, steps = batch["x"].shape[0], torch.arange(1, self.horizon + 1)  # `len` would be traced as a constant
         features = [steps.float().expand(rows, -1)]
         for i, angle in enumerate(self.angles):
             sine, cosine = batch["calendar"][:, 2 * i, None].float(), batch["calendar"][:, 2 * i + 1, None].float()
             turn = (angle * steps).float()
-            features += [sine * turn.cos() + cosine * turn.sin(), cosine * turn.cos() - sine * turn.sin()]
+            then = [sine * turn.cos() + cosine * turn.sin(), cosine * turn.cos() - sine * turn.sin()]
+            features += [_rounded(each) for each in then]
         if self.season:
             x = interpolate_missing(batch["x"][..., :1].float())[..., 0]
             last = x.shape[1] - 1
@@ -220,6 +222,11 @@ def model_weights(means: Tensor, y: Tensor) -> Tensor:
     """Non-negative weights, (models,), of means of left-out windows, (models, windows, horizon)."""
     known = ~y.isnan()
     return robust_weights(means[:, known].numpy(), y[known].numpy(), np.ones(int(known.sum())))
+
+
+def _rounded(calendar: Tensor) -> Tensor:
+    """The same hour must be the same number: trees would split between its rounding errors."""
+    return (calendar * CALENDAR_STEPS).round() / CALENDAR_STEPS
 
 
 def _staged(model: Any, pairs: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from nsac.estimators.kernel import JITTER, Kernel, kernel_covariance
 from nsac.estimators.outages import CALIBRATED_AGES
 from nsac.estimators.regressor import NSACRegressor
 from nsac.estimators.targets import max_epistemic
-from nsac.estimators.window_models import window_lags
+from nsac.estimators.window_models import CALENDAR_STEPS, window_lags
 from nsac.explain.circuit import ExplainError
 from nsac.methods.nsac import NSACMethod
 from nsac.uncertainty.mondrian import class_margins
@@ -144,7 +144,7 @@ def _window_facts(model: NSACForecaster) -> dict[str, Any]:
     if others is not None:
         models: dict[str, Any] = {"weights": _list(others.weights), "amplitudes": list(others.problem.amplitudes)}
         models |= {"season": others.features.season, "angles": list(others.features.angles)}
-        facts["models"] = models | {"lags": window_lags(others.problem.lookback)}
+        facts["models"] = models | {"lags": window_lags(others.problem.lookback), "calendarSteps": CALENDAR_STEPS}
     ages = list(CALIBRATED_AGES[: len(model.outage_scale_)])
     return facts | {"outageAges": ages, "outageScale": model.outage_scale_.tolist()}
 

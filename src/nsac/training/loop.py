@@ -25,6 +25,7 @@ from nsac.training.checkpoint import (
 )
 from nsac.training.config import TrainConfig
 from nsac.training.data import Data, check_rows
+from nsac.training.one_process import OneProcess
 from nsac.training.progress import Progress, Report
 from nsac.training.state import RunState
 
@@ -238,6 +239,9 @@ class DeferredInterrupt:
 
 
 def _launch(config: TrainConfig) -> Any:
+    """A launched Fabric, or what stands for it."""
+    if OneProcess.suffices(config):
+        return OneProcess()
     from lightning_fabric import Fabric  # imported here because it takes a second
 
     log = logging.getLogger("lightning_fabric")

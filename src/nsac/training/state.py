@@ -18,7 +18,10 @@ MEDIAN_WINDOW = 100  # number of latest losses whose median a loss is compared w
 
 
 class RunState:
-    """The complete state that determines the result of a run, from a launched Fabric and the arguments of `train`."""
+    """The complete state that determines the result of a run.
+
+    `fabric` is launched: that of Lightning, or `OneProcess`; the others are arguments of `train`.
+    """
 
     def __init__(
         self, fabric: Any, model: Any, train_data: Data, validation_data: Data, config: TrainConfig, seed: int
@@ -120,7 +123,9 @@ class RunState:
         for number, rows in enumerate(torch.arange(len(data)).split(self.config.validation_batch_size)):
             if number % fabric.world_size == fabric.global_rank:
                 generator.manual_seed(derive_seed(self.seed, "validation", number))
-                batch = fabric.strategy.precision.convert_input(fabric.to_device(data.batch(rows)))
+                batch = fabric.to_device(data.batch(rows))
+                if self.config.precision != "32-true":
+                    batch = fabric.strategy.precision.convert_input(batch)
                 with fabric.autocast():
                     nll, entries = self.average.validation(batch, generator)
                 total += nll.cpu().double()

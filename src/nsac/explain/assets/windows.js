@@ -72,18 +72,19 @@ function runLinear(model, row) {
 
 // What trees read about a window and a lead time, in single precision; see `nsac.estimators.window_models`.
 function leadFeatures(model, row) {
-  const { lags, season, angles } = model.windows.models, f = Math.fround, steps = row.filled[0].length;
+  const { lags, season, angles, calendarSteps } = model.windows.models, f = Math.fround, steps = row.filled[0].length;
   const x = row.z.map((channel, v) => interpolate((row.missing ? channel : row.filled[v]).map(f), f));
+  const rounded = (each) => Math.round(f(each * calendarSteps)) / calendarSteps;
   const last = x.map((channel) => channel[steps - 1]), half = Math.max(1, Math.floor(steps / 2));
   const target = x[0].map((each) => f(each - last[0])), near = target.slice(-half), mean = (values) => f(average(values));
   const window = [...lags.map((lag) => target[steps - 1 - lag]), Math.max(...near), Math.min(...near), mean(target), ...last];
   for (const lag of [Math.floor(steps / 16), Math.floor(steps / 2)]) if (lag) window.push(...x.map((channel, v) => f(channel[steps - 1 - lag] - last[v])));
-  window.push(...x.map((channel, v) => f(mean(channel.slice(-half)) - last[v])), ...row.calendar.map(f));
+  window.push(...x.map((channel, v) => f(mean(channel.slice(-half)) - last[v])), ...row.calendar.map(f).map(rounded));
   return Array.from({ length: model.outputs }, (_, i) => {
     const h = i + 1, lead = [h];
     angles.forEach((angle, k) => {
       const sine = f(row.calendar[2 * k]), cosine = f(row.calendar[2 * k + 1]), turn = f(angle * h), c = f(Math.cos(turn)), s = f(Math.sin(turn));
-      lead.push(f(f(sine * c) + f(cosine * s)), f(f(cosine * c) - f(sine * s)));
+      lead.push(rounded(f(f(sine * c) + f(cosine * s))), rounded(f(f(cosine * c) - f(sine * s))));
     });
     if (season) {
       const place = steps - 1 + h - season * Math.floor((h + season - 1) / season);
