@@ -4,11 +4,13 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := bench,drive,export,parquet,track,race,docs,dev
 
-.PHONY: demo test slow docs tutorials race cost tables mutants lint setup format clean
+.PHONY: demo test slow docs tutorials race cost tables mutants lint setup format wheel sbom audit clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.base  ## train on irregularly sampled spirals and draw aleatoric and epistemic uncertainty
 	$(BIN)/nsac demo
+	@echo 'The command nsac is in $(BIN): call $(BIN)/nsac, or first type: source $(BIN)/activate'
+	@echo 'Then try it on a table: nsac example tables'
 
 # Two workers for two cores, one thread each: threads that compete for cores only wait for each other.
 test slow docs tutorials race cost tables mutants: export OMP_NUM_THREADS = 1
@@ -49,8 +51,21 @@ format: .venv/.all
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Equal sources and an equal hatchling (constraints.txt) give equal bytes: times in the wheel are that of the last commit.
+wheel: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 1580601600)
+wheel: export PIP_CONSTRAINT = constraints.txt
+wheel: .venv/.venv  ## dist/nsac-VERSION-py3-none-any.whl
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+sbom: .venv/.base  ## dist/sbom.json and dist/licences.csv: what an installation consists of
+	$(BIN)/python tools/sbom.py dist
+
+audit: .venv/.base  ## known vulnerabilities of the installed packages; needs the network
+	$(PIP) pip-audit
+	$(BIN)/pip-audit --skip-editable
+
 clean:
-	rm -rf .venv
+	rm -rf .venv dist
 
 .venv/.venv:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nsac needs Python 3.11 or newer; set PYTHON=...")'

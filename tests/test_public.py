@@ -51,10 +51,14 @@ def test_importing_nsac_does_not_import_heavy_packages():
     assert out.strip() == "[]"
 
 
-def test_the_command_line_starts_without_torch():
-    code = "import sys; from nsac.cli import main; print('torch' in sys.modules)"
+def test_the_help_does_not_import_heavy_packages():
+    heavy = ("torch", "pandas", "numpy", "sklearn", "scipy", "matplotlib")
+    code = (
+        "import atexit, sys; sys.argv = ['nsac', '--help']; from nsac.cli import main\n"
+        f"atexit.register(lambda: print([name for name in {heavy} if name in sys.modules])); main()"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.strip() == "False"
+    assert "Usage" in out and out.splitlines()[-1] == "[]"
 
 
 def test_public_names_are_listed_by_dir():

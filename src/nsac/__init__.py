@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nsac.methods import METHODS as METHODS
     from nsac.uncertainty import Prediction as Prediction
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 __all__ = [
     "METHODS", "NAC", "NSAC", "NSACForecaster", "NSACLoss", "NSACRegressor", "Prediction", "core", "explain", "load",
     "uncertainty",

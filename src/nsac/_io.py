@@ -156,12 +156,12 @@ def _lock_handle(handle: int, wait: bool) -> None:
     if sys.platform == "win32":
         import msvcrt
 
-        mode = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK
-        try:
-            msvcrt.locking(handle, mode, 1)
-        except OSError as err:
-            raise BlockingIOError(errno.EAGAIN, "is locked") from err
-        return
+        while True:
+            try:
+                return msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+            except OSError as err:  # LK_LOCK gives up after ten seconds
+                if not wait:
+                    raise BlockingIOError(errno.EAGAIN, "is locked") from err
     import fcntl
 
     try:

@@ -24,6 +24,12 @@ def test_an_old_model_predicts_what_it_did(name):
         np.testing.assert_allclose(now[key], values, rtol=1e-12)  # another machine may round differently
 
 
+@pytest.mark.parametrize("name", ["regressor-1", "forecaster-1"])
+def test_an_old_model_can_be_saved_and_loaded_again(name, tmp_path):
+    load(SAVED / name / "model").save(tmp_path / "model")
+    load(tmp_path / "model")
+
+
 def make(folder: Path) -> None:
     frame, _ = mixed(12, seed=5)
     model = quick(members=1).fit(*mixed())

@@ -10,10 +10,17 @@ from nsac._io import write_once
 from nsac.cli.common import AsJson, check_choice, check_out, one_line_errors, show, stop
 
 NEXT = {
-    "tables": "nsac fit {diabetes-train.csv} --target progression --out {model}",
-    "series": "nsac fit {co2.csv} --target co2 --time date --horizon 12 --out {forecaster}",
+    "tables": (
+        "nsac fit {diabetes-train.csv} --target progression --out {model}",
+        "nsac predict {model} {diabetes-new.csv}",
+        "nsac evaluate {model} {diabetes-new.csv}",
+    ),
+    "series": (
+        "nsac fit {co2.csv} --target co2 --time date --horizon 12 --out {forecaster}",
+        "nsac predict {forecaster} {co2.csv} --plot {forecast.png}",
+    ),
 }
-"""The command to type next; paths in braces."""
+"""Commands to type next, paths in braces."""
 
 
 def example(
@@ -34,9 +41,10 @@ def example(
         for path, content in contents.items():
             write_once(path, content)
         rows = {str(path): content.count(b"\n") - 1 for path, content in contents.items()}
-    command = _with_paths(NEXT[name], out)
+    commands = [_with_paths(command, out) for command in NEXT[name]]
     lines = [f"{path}: {count} rows" for path, count in rows.items()]
-    show(as_json, {"files": rows, "next": command}, *lines, f"Next: {command}")
+    lines += ["Next:", *(f"  {command}" for command in commands)]
+    show(as_json, {"files": rows, "next": commands}, *lines)
 
 
 def _with_paths(command: str, folder: Path) -> str:

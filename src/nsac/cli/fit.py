@@ -169,8 +169,9 @@ def backtest(
 def _check_free(folder: Path, force: bool) -> None:
     if not folder.exists():
         return
-    names = set(os.listdir(folder)) if folder.is_dir() else {""}
-    if not names <= {"model.safetensors", "config.json"}:
+    from nsac.estimators.files import is_replaceable
+
+    if not is_replaceable(folder):
         raise TableError(f"{folder} exists and is not a model. Name another folder with `--out`.")
-    if names and not force:
+    if os.listdir(folder) and not force:
         raise TableError(f"{folder} exists. Pass `--force` to replace it, or name another with `--out`.")

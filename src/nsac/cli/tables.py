@@ -79,7 +79,7 @@ def fit(
     sample_weight = None if weight is None else _weights(frame, weight, path)
     _note_columns(X, path, settings.get("categorical") or ())
     regressor = NSACRegressor(**settings).fit(X, y, sample_weight, groups)
-    regressor.data_ |= others
+    regressor.data_ |= others | {"dropped": int((~known).sum())}
     return regressor, len(frame)
 
 

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from nsac._checks import check_choice, check_int
 from nsac._torch import single_threaded
-from nsac.estimators.files import to_archive, write_model
+from nsac.estimators.card import model_card
+from nsac.estimators.files import library_versions, to_archive, write_model
 from nsac.methods import METHODS, AbstractMethod, AbstractProblem, AbstractSolved, fit
 from nsac.models.encoder import Batch
 from nsac.training import Data, DivergedError, ProgressBar, Subset, TrainConfig, batches
@@ -78,9 +79,9 @@ class AbstractEstimator(BaseEstimator, ABC):
         """Inverse of `_state`. Members and calibration are set already. Any exception becomes a ModelError."""
 
     def save(self, folder: str | PathLike) -> None:
-        """Write a folder that `nsac.load` reads: safetensors and JSON, complete or absent."""
+        """Write a folder that `nsac.load` reads: safetensors, JSON and a model card, complete or absent."""
         check_is_fitted(self)
-        write_model(folder, *to_archive(self))
+        write_model(folder, *to_archive(self), model_card(self, library_versions()))
 
     def _learn(
         self, problem: AbstractProblem, rows: Data, calibration: Data, splits: Splits, seed: int, candidates: Candidates

@@ -1,4 +1,4 @@
-"""Model folders: `model.safetensors` and `config.json`, complete or absent, with nothing executable in them."""
+"""Model folders: `model.safetensors`, `config.json` and a model card, complete or absent, with nothing executable."""
 
 import importlib
 import json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nsac.estimators.base import AbstractEstimator
 
 FORMAT, VERSION = "nsac-model", 1
-TENSORS, CONFIG = "model.safetensors", "config.json"
+TENSORS, CONFIG, CARD = "model.safetensors", "config.json", "MODEL_CARD.md"
 MAX_TENSORS_BYTES, MAX_CONFIG_BYTES, MAX_HEADER_BYTES = 4 << 30, 64 << 20, 8 << 20
 """Sizes of the two files and of the header of the first; larger ones are not read."""
 MAX_READ_ATTEMPTS = 100  # while other processes replace the folder
@@ -59,24 +59,38 @@ def load(folder: str | os.PathLike) -> "AbstractEstimator":
         raise _unusable(folder, problem) from None
 
 
-def write_model(folder: str | os.PathLike, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+def library_versions() -> dict[str, str]:
+    """Versions of the libraries that a model depends on."""
+    return {name: version(name) for name in ("nsac", "torch", "scikit-learn", "safetensors")}
+
+
+def is_replaceable(folder: Path) -> bool:
+    """Whether a folder is absent, empty or a model folder, with or without a card."""
+    if not folder.is_dir():
+        return not folder.exists()
+    names = {path.name for path in folder.iterdir()}
+    return names <= {TENSORS, CONFIG} or names == {TENSORS, CONFIG, CARD}
+
+
+def write_model(
+    folder: str | os.PathLike, config: dict[str, Any], tensors: dict[str, Tensor], card: str | None = None
+) -> None:
     """Write a model folder: under a temporary name, flushed to the disk, exchanged for what is there.
 
     An empty folder, or another model, is replaced; anything else is refused. The config is for JSON, with the name of
-    the class under `"class"`.
+    the class under `"class"`. The card is for people: it is not read, and has no part in the checksum.
     """
     from safetensors.torch import save
 
     folder = resolve(folder)
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if (folder.exists() and not folder.is_dir()) or not names <= {TENSORS, CONFIG}:
+    if not is_replaceable(folder):
         raise ModelError(f"{folder} must be absent, empty or a model folder. It has other content. Name another.")
     # Copies, because safetensors refuses tensors that share memory.
     weights = save({n: t.detach().cpu().clone(memory_format=torch.contiguous_format) for n, t in tensors.items()})
-    versions = {name: version(name) for name in ("nsac", "torch", "scikit-learn", "safetensors")}
-    facts = add_header(FORMAT, VERSION, {"library": versions, **config}, weights)
+    facts = add_header(FORMAT, VERSION, {"library": library_versions(), **config}, weights)
     text = json.dumps(facts, indent=1, sort_keys=True, allow_nan=False)
-    write_folder(folder, {TENSORS: weights, CONFIG: text.encode()})
+    files = {TENSORS: weights, CONFIG: text.encode()}
+    write_folder(folder, files if card is None else files | {CARD: card.encode()})
 
 
 def read_model(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Tensor]]:

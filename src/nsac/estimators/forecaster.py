@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 from torch import Tensor
@@ -14,7 +15,7 @@ from nsac.estimators.event_calibration import EventCalibration
 from nsac.estimators.event_frames import EventColumns, find_event_columns
 from nsac.estimators.forecasting import AbstractForecaster
 from nsac.estimators.observations import SeriesColumns, find_columns
-from nsac.estimators.times import TimeReading
+from nsac.estimators.times import TimeReading, parse_times
 from nsac.estimators.window_models import MAX_WINDOWS
 from nsac.methods import METHODS
 
@@ -60,6 +61,7 @@ class NSACForecaster(AbstractForecaster):
     Attributes:
         members_: the fitted methods.
         encoding_, encoding_reason_: the encoding in use, and a sentence on why.
+        data_: number of rows, of series and of missing targets, first and last time.
         calibration_: variance scale and conformal scores of their mixture, per lead time.
         columns_, cycles_: columns, and cycles of the calendar, in use.
         step_: length of a step: nanoseconds, in the unit of the time column, or months or days of the calendar.
@@ -128,7 +130,15 @@ class NSACForecaster(AbstractForecaster):
         columns: Any = self._event_columns(frame) if self.encoding_ == "events" else self._find_columns(frame)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._forecasts.fit(frame, columns, members, seed)
+        self.data_ = self._data(frame)
         return self
+
+    def _data(self, frame: pd.DataFrame) -> dict[str, Any]:
+        times = parse_times(frame.loc[:, self.time], self.time, self.columns_.reading)
+        missing = {name: int(np.sum(pd.isna(frame[name]))) for name in self.targets_}
+        series = 1 if self.series is None else len(pd.unique(frame.loc[:, self.series]))
+        first, last = str(times.min()), str(times.max())
+        return {"rows": len(frame), "series": series, "first": first, "last": last, "missing": missing}
 
     def _reading(self) -> TimeReading:
         check_choice("dayfirst", self.dayfirst, (None, True, False))
@@ -171,7 +181,7 @@ class NSACForecaster(AbstractForecaster):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, tensors = self._forecasts.state()
-        return facts | {"encoding_reason": self.encoding_reason_}, tensors
+        return facts | {"encoding_reason": self.encoding_reason_, "data": self.data_}, tensors
 
     def _read_calibration(self, tensors: dict[str, Tensor]) -> Any:
         if self._kind == "events":
@@ -182,3 +192,4 @@ class NSACForecaster(AbstractForecaster):
         self._forecasts.load_state(facts, tensors)
         encoding = "events" if self._kind == "events" else "grid"
         self.encoding_, self.encoding_reason_ = encoding, str(facts.get("encoding_reason", ""))
+        self.data_ = dict(facts.get("data", {}))  # older folders have neither

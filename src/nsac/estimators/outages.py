@@ -99,10 +99,13 @@ def stretch(p: Prediction, outage_scale: Tensor, age: Tensor) -> Prediction:
 
 
 def read_outage_scale(scale: Tensor | None, lookback: int, horizon: int) -> Tensor:
-    """The factors of a model folder, checked; factors 1 for age 0 only if it is of an earlier version and has none."""
+    """The factors of a model folder, checked; factors 1 for age 0 only if it is of an earlier version and has none.
+
+    A model of an earlier version that was loaded and saved again has those.
+    """
     if scale is None:
         return torch.ones(1, horizon, dtype=torch.float64)
-    if scale.shape != (len(ages_below(lookback)), horizon) or not bool((scale > 0).all()):
+    if len(scale) not in (1, len(ages_below(lookback))) or scale.shape[1:] != (horizon,) or not bool((scale > 0).all()):
         raise ValueError("`outage_scale` must have a number above 0 for each age and lead time.")
     return scale
 

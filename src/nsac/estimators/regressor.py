@@ -76,8 +76,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
         components_: the other models, and the stack of all; None for methods other than `"nsac"`.
         link_: the scale on which targets are learned.
         chosen_: the weight decay in use, unless `training` fixes it.
-        data_: number of training rows, their digest, mean and standard deviation of the targets, and their names if
-            y had any.
+        data_: number of training rows, their digest, mean and standard deviation of the targets, their names if y had
+            any, and the mean squared error of left-out rows, in units of the learned variance.
         calibration_: conformal scores of the left-out rows.
         feature_importances_: shares of the columns of X, see `permutation_importances`.
         n_features_in_, feature_names_in_: columns of X; the latter only if X was a frame with names.
@@ -181,7 +181,8 @@ class NSACRegressor(MultiOutputMixin, RegressorMixin, ImportanceMixin, AbstractT
             fitted = fit_stacked(
                 self.problem_, inputs, z, splits, weight, codes, seed, self.num_samples, self._train_members, first
             )
-        self.members_, self.components_, self.calibration_, self.seeds_, chosen, self.patterns_ = fitted
+        self.members_, self.components_, self.calibration_, self.seeds_, chosen, self.patterns_, mse = fitted
+        self.data_["left_out_mse"] = mse
         self.chosen_ = {name: value for name, value in chosen.items() if name not in (self.training or {})}
 
     def _fit_mixture(

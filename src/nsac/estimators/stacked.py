@@ -47,6 +47,7 @@ class Stacked(NamedTuple):
     seeds: list[int]
     chosen: dict[str, float]
     patterns: MissingPatterns | None  # classes of the calibration; None if no value is missing, or with groups
+    left_out_mse: list[float]  # mean squared error of the left-out rows, of each output, standardised
 
 
 def fit_stacked(
@@ -107,7 +108,8 @@ def fit_stacked(
     row_groups = None if groups is None else groups[rows]
     calibration = Calibration.fit(prediction, targets, row_groups, rescale=False, classes=classes)
     calibration = replace(calibration, scale=torch.full_like(calibration.scale, optimism(problem, len(z))))
-    return Stacked(members, others.stacked(stack), calibration, seeds[: len(members)], chosen, patterns)
+    mse = (prediction.mean - targets).square().mean(0).tolist()
+    return Stacked(members, others.stacked(stack), calibration, seeds[: len(members)], chosen, patterns, mse)
 
 
 def _left_out(splits: Splits) -> Tensor:

@@ -3,8 +3,8 @@
 import contextlib
 import os
 import platform
-import resource
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -108,11 +108,16 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory() -> float:
-    """Largest resident memory of this process in megabytes, since `reset_peak_memory`."""
+    """Largest resident memory of this process in megabytes, since `reset_peak_memory`; 0 where it is not counted."""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if sys.platform == "win32":
+        return 0.0
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes that `ru_maxrss` counts in
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
 def provenance() -> dict[str, Any]:
