@@ -2,8 +2,8 @@
 
     python benchmarks/uci.py --data boston kin8nm --splits 0-19 --out results/uci
 
-A split with a record is not run again. Scores are in the unit of the data; the likelihood is that of
-`predict_distribution`, intervals are conformal.
+A split with a record is not run again. `--markdown` prints the table of the README from the records, and runs nothing.
+Scores are in the unit of the data; the likelihood is that of `predict_distribution`, intervals are conformal.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from nsac.lab.datasets import load_uci
 from nsac.lab.datasets.uci import COLUMNS
 
 SCORES = ("rmse", "nll", "crps", "coverage_90", "width_90", "seconds")
+MARKDOWN = ("rmse", "nll", "coverage_90", "cpu_seconds")
 
 
 def run(data: str, split: int, **arguments: Any) -> dict[str, Any]:
@@ -69,6 +70,20 @@ def table_of(folder: Path, names: list[str]) -> Table:
     return table
 
 
+def markdown_of(folder: Path) -> str:
+    """The table of the README: mean and standard error over splits, from the records alone."""
+    rows = ["| data | splits | RMSE | NLL | 90 % PI coverage (%) | fit, CPU s |", "|---|---|---|---|---|---|"]
+    for place in sorted(path for path in folder.iterdir() if path.is_dir()):
+        records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(place.glob("*.json"))]
+        values = {name: np.array([record[name] for record in records]) for name in records[0] if name in MARKDOWN}
+        error = {name: value.std(ddof=1) / len(value) ** 0.5 for name, value in values.items()}
+        mean = {name: value.mean() for name, value in values.items()}
+        rmse, nll = f"{mean['rmse']:.3g} ± {error['rmse']:.1g}", f"{mean['nll']:.3f} ± {error['nll']:.2g}"
+        covered, seconds = f"{100 * mean['coverage_90']:.1f}", f"{mean['cpu_seconds']:.0f}"
+        rows.append(f"| {place.name} | {len(records)} | {rmse} | {nll} | {covered} | {seconds} |")
+    return "\n".join(rows)
+
+
 def splits(text: str) -> list[int]:
     first, _, last = text.partition("-")
     return list(range(int(first), int(last or first) + 1))
@@ -79,7 +94,11 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", choices=list(COLUMNS), default=["boston"])
     parser.add_argument("--splits", type=splits, default=splits("0-19"), metavar="0-19")
     parser.add_argument("--out", type=Path, default=Path("results/uci"))
+    parser.add_argument("--markdown", action="store_true", help="print the table of the README and exit")
     arguments = parser.parse_args()
+    if arguments.markdown:
+        print(markdown_of(arguments.out))
+        return
     console = Console()
     for name in arguments.data:
         for split in arguments.splits:
