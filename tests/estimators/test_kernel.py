@@ -201,11 +201,19 @@ def test_with_fewer_inducing_rows_what_they_do_not_carry_is_noise():
     assert (mean - exact).abs().mean() < 0.2 and (variance > 0).all()
 
 
+@pytest.mark.parametrize("local", [0.0, 0.3])
 @pytest.mark.parametrize("offset", [0.0, 3.0, 1e3])
-def test_many_rows_have_the_same_moments_as_few(monkeypatch, offset):
+def test_many_rows_have_the_same_moments_as_few(monkeypatch, offset, local):
     monkeypatch.setattr(module, "EXACT_ROWS", 50)
     monkeypatch.setattr(module, "MAX_INDUCING", 30)
     monkeypatch.setattr(module, "MAX_VARIANCE_INDUCING", 20)
+    maximise = module._maximise_likelihood
+
+    def with_local_part(*arguments):
+        log_inverse_length, variances = maximise(*arguments)
+        return log_inverse_length, torch.cat([variances[:2], torch.tensor([local]).double(), variances[3:]])
+
+    monkeypatch.setattr(module, "_maximise_likelihood", with_local_part)
     kernel, _ = fitted(*made(n=200, outputs=2))
     x = made(n=module.MANY_ROWS * 20, seed=1)[0] + offset
     many = kernel.predict(x)

@@ -86,7 +86,7 @@ class Kernel:
 
     def predict(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean, (n, outputs), and variance of f, (n,)."""
-        if len(x) >= MANY_ROWS * len(self.variance_factor) and not self.variances[2]:
+        if len(x) >= MANY_ROWS * len(self.variance_factor):
             means, variances = zip(*self._many_rows(x), strict=True)
         else:
             prior, posterior = (partial(torch.linalg.solve_triangular, each, upper=False) for each in self.factors())
@@ -95,7 +95,7 @@ class Kernel:
         return torch.cat(means), torch.cat(variances)
 
     def _many_rows(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        r"""As `moments`, in chunks and without a local part; one product gives the variance.
+        r"""As `moments`, in chunks; one product gives the variance.
 
         It is $k(x, x) - |C^T\varphi|^2$ with $C C^T = I - B^{-1}$, and the linear part of the mean is one of x.
         """
@@ -104,17 +104,20 @@ class Kernel:
         inverse = torch.linalg.solve_triangular(posterior_root, eye, upper=False)
         carried = torch.linalg.cholesky((1 + MIN_CARRIED) * eye - inverse.T @ inverse)
         to_carried = torch.linalg.solve_triangular(prior_root.T, carried, upper=True)
-        smooth, linear = self.variances[:2].tolist()
+        smooth, linear, local = self.variances[:3].tolist()
         to_mean = linear * (self.inducing.T @ self.coefficient)
         squared, crossed = 3 * self.inducing.square().sum(1), -6 * self.inducing.T
         for u in (x * self.inverse_length).split(CHUNK_ROWS):
             size = u.square().sum(1)
             r = torch.addmm(squared, u, crossed).add_(3 * size[:, None]).clamp_(min=0).sqrt_()
-            matern = torch.exp(-r).mul_(r.add_(1))
-            mean = smooth * (matern @ self.coefficient) + u @ to_mean
+            near = torch.exp(r * (-1 / LOCAL_LENGTH)) if local else None
+            covariance = torch.exp(-r).mul_(r.add_(1)).mul_(smooth)
+            if near is not None:
+                covariance.add_(near, alpha=local)
+            mean = covariance @ self.coefficient + u @ to_mean
             first = self.inducing[: len(eye)]
-            covariance = torch.addmm(matern[:, : len(eye)], u, first.T, beta=smooth, alpha=linear)
-            variance = smooth + linear * size - (covariance @ to_carried).square_().sum(1)
+            covariance = torch.addmm(covariance[:, : len(eye)], u, first.T, alpha=linear)
+            variance = smooth + local + linear * size - (covariance @ to_carried).square_().sum(1)
             yield mean, variance.clamp(min=0)
 
     def factors(self) -> tuple[Tensor, Tensor]:
