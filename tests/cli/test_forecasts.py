@@ -119,13 +119,12 @@ def test_whole_numbers_that_are_dates_are_a_note(tmp_path):
     assert "Note: Time column 't' holds whole" in call("fit", path, *FIT, "--out", tmp_path / "m").stderr
 
 
-def test_unsorted_times_name_rows_of_the_file_and_what_to_do_with_it(tmp_path):
+def test_rows_that_are_left_out_or_sorted_are_those_of_the_file(tmp_path):
     frame = daily_cycle(20).assign(t=range(20))
     frame.iloc[[0, 1, 1, 2, 4, 3, *range(5, 20)]].to_csv(tmp_path / "s.csv", index=False)
     shown = call("fit", tmp_path / "s.csv", *FIT, "--out", tmp_path / "m", code=2).stderr
     assert "The first is row 3 below the header, with 1 in column 't'" in shown
-    assert "Row 6 below the header has 3 and row 5 below the header, before it, 4." in shown
-    assert "Sort the rows of the file by 't'." in shown and "frame" not in shown
+    assert "the rows were sorted. The first that moved is row 5 below the header, with 4." in shown
 
 
 def test_different_rows_of_one_time_are_answered_without_python(tmp_path):

@@ -64,7 +64,7 @@ def test_an_error_names_the_column_and_the_row(change, message):
 
 def test_rows_in_any_order_are_the_same_observations(two_series):
     observations = read_observations(two_series, TWO_SERIES)
-    with pytest.warns(UserWarning, match="'t' are not in order: the rows were sorted. The first that moved is row 4"):
+    with pytest.warns(UserWarning, match="'t' are not in order: the rows were sorted. The first that moved is row 1"):
         shuffled = read_observations(two_series[::-1].reset_index(drop=True), TWO_SERIES)
     for name in ("times", "codes", "values"):
         np.testing.assert_array_equal(getattr(shuffled, name), getattr(observations, name))

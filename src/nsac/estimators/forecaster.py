@@ -14,7 +14,7 @@ from nsac.estimators.encoding import ENCODINGS, Choice, as_names, choose_by_time
 from nsac.estimators.event_calibration import EventCalibration
 from nsac.estimators.event_frames import EventColumns, find_event_columns
 from nsac.estimators.forecasting import AbstractForecaster
-from nsac.estimators.observations import SeriesColumns, find_columns
+from nsac.estimators.observations import SeriesColumns, check_frame, find_columns
 from nsac.estimators.times import TimeReading, parse_times
 from nsac.estimators.window_models import MAX_WINDOWS
 from nsac.methods import METHODS
@@ -38,7 +38,7 @@ class NSACForecaster(AbstractForecaster):
         horizon: steps to predict, or a duration: a text such as "24h", or "24" if times are numbers.
         lookback: steps that a forecast is made from, or a duration.
         target: column to predict, or several, each observed at its own times.
-        time: column of dates, with or without a time zone, or of numbers; ascending within a series on a grid.
+        time: column of dates, with or without a time zone, or of numbers.
         series: column that names the series, if there are several. They share one model.
         covariates: further input columns; by default all other columns of numbers. Columns of text are left out.
         known_future: columns that are known in advance. Rows after the last observation, with an empty target, have
@@ -119,10 +119,7 @@ class NSACForecaster(AbstractForecaster):
         self.folds = folds
 
     def fit(self, frame: pd.DataFrame, y: None = None) -> "NSACForecaster":
-        """Fit and calibrate; the target is one of the columns, and `y` is not used.
-
-        On a grid, rows are in order of time; events may be in any order.
-        """
+        """Fit and calibrate; the target is one of the columns, and `y` is not used. Rows may be in any order."""
         check_int("members", self.members)
         members: Any = self._n_members()
         self.encoding_, self.encoding_reason_ = self._choose_encoding(frame)
@@ -134,6 +131,7 @@ class NSACForecaster(AbstractForecaster):
         return self
 
     def _data(self, frame: pd.DataFrame) -> dict[str, Any]:
+        frame = check_frame(frame, self.time, [])
         times = parse_times(frame.loc[:, self.time], self.time, self.columns_.reading)
         missing = {name: int(np.sum(pd.isna(frame[name]))) for name in self.targets_}
         series = 1 if self.series is None else len(pd.unique(frame.loc[:, self.series]))

@@ -210,9 +210,12 @@ def number_series(frame: pd.DataFrame, series: str | None) -> tuple[np.ndarray, 
     return rank[codes], [names[i] for i in order]
 
 
-def _sort_key(name: Any) -> tuple[int, float, str]:
-    number = isinstance(name, (int, float, np.number)) and not isinstance(name, bool)
-    return (0, float(name), "") if number else (1, 0.0, str(name))
+def _sort_key(name: Any) -> list[tuple[int, float, str]]:
+    """Numbers by size, also within a text: s2 comes before s10."""
+    if isinstance(name, (int, float, np.number)) and not isinstance(name, bool):
+        return [(0, float(name), "")]
+    parts = re.split(r"(\d+)", str(name))
+    return [(1, float(part), "") if part.isdecimal() else (2, 0.0, part) for part in parts]
 
 
 def _check_order(
