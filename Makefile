@@ -19,7 +19,7 @@ test: lint docs  ## lint, types, site, fast tests
 	$(BIN)/pytest -n 2 tests src
 
 slow: .venv/.all  ## statistical and long tests
-	$(BIN)/pytest -n 2 -m slow tests
+	$(BIN)/pytest -n 2 --dist worksteal -m slow tests
 
 docs: .venv/.all  ## the site, in `site/`; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
