@@ -26,7 +26,7 @@ from nsac.uncertainty.mondrian import class_margins
 from nsac.uncertainty.transformed import MOMENT_NODES
 
 TYPES = {"i1": np.int8, "f4": np.float32, "f8": np.float64, "u1": np.uint8, "u2": np.uint16, "i4": np.int32}
-MAX_VARIANCE_ERROR = 5e-5  # of the predicted variance, if the factor of the process is computed from its rows
+MAX_STD_ERROR = 3e-5  # of a prediction, in target standard deviations, if a page computes the factor of the process
 EXACT_TRIANGLE_ROWS = 500  # rows up to which a stored factor is in double precision
 
 Tensors = dict[str, np.ndarray]
@@ -71,7 +71,8 @@ def embed(model: AbstractEstimator, coverage: float) -> tuple[dict[str, Any], di
         facts |= {"nodes": (nodes * 2**0.5).tolist(), "weights": (weights / weights.sum()).tolist()}
         if model.components_ is not None:
             stack = model.components_.stack
-            tolerance = MAX_VARIANCE_ERROR * float((stack.aleatoric[0] / stack.epistemic[1].clamp(min=1e-6)).min())
+            least_std, share = stack.aleatoric[0].sqrt(), stack.epistemic[1].clamp(min=1e-6)
+            tolerance = 2 * MAX_STD_ERROR * float((least_std / share).min())  # of the variance of the process
             tensors |= _kernel_tensors(model.components_.kernel, tolerance) | _tree_tensors(model.components_.trees)
             facts |= _stack_facts(model)
     facts["margins"] = [_finite(row) for row in margins]
