@@ -158,6 +158,19 @@ def test_a_process_with_few_inducing_rows_is_stored_as_a_triangle(regressor, mon
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("noise", [0.0, 0.003, 0.3])
+def test_the_factor_of_an_exact_process_is_computed_in_the_page(noise):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(800, 4))
+    y = x[:, 0] + np.sin(2 * x[:, 1]) + noise * rng.normal(size=800)
+    model = NSACRegressor(random_state=0, members=2, training={"max_steps": 5}).fit(x, y)
+    explained = nsac.explain(share_weights(model), np.concatenate([x[:3], rng.normal(size=(3, 4)), 3 + x[:3]]))
+    data = page_data(explained)
+    assert "kernel.triangle" not in data["packed"]["index"]
+    assert_same(in_page(data), explained)
+
+
+@pytest.mark.slow
 def test_a_clamped_neuron_has_the_effect_of_a_changed_weight(regressor):
     rows = table(2, seed=1)[0]
     data = page_data(nsac.explain(regressor, rows))

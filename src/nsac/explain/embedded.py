@@ -181,31 +181,42 @@ def _stack_facts(model: NSACRegressor) -> dict[str, Any]:
 
 
 def _kernel_tensors(kernel: Kernel, tolerance: float) -> Tensors:
-    r"""Inducing rows and coefficients, and what the variance needs.
+    r"""Inducing rows and coefficients, and what the variance $k(x,x) - e(k)$ needs, where $e(k) = k^T E k$.
 
-    If every training row is an inducing row, the variance is about $k(x,x) - k^T (K + N)^{-1} k$ with a diagonal N, and
-    the script factorises K + N: a page then holds m numbers instead of m^2. The two differ by the jitter of K. Where
-    that is more than the tolerance, or rows are fewer, a triangle T is stored,
-    $T^T T = L^{-T} (I - B^{-1}) L^{-1}$.
+    Where every training row is an inducing row, $E = M (N + K M)^{-1} M$ with a diagonal N, the jitter j of K and
+    $M = I - j (K + jI)^{-1}$. Then the script factorises K, and a page holds m numbers instead of m^2. A small jitter
+    changes nothing, M = I and one factor suffices; otherwise $K M = K - jI + O(j^2)$. If neither is within the
+    tolerance, because there are more training rows, a triangle T is stored, $T^T T = E$.
     """
     rows = (kernel.inducing / kernel.inverse_length).numpy().astype(np.float32)
     tensors: Tensors = {"kernel.rows": rows, "kernel.inverse_length": _array(kernel.inverse_length)}
     tensors |= {"kernel.variances": _array(kernel.variances), "kernel.coefficient": _array(kernel.coefficient)}
     prior, posterior = kernel.factors()
     size, eye = len(posterior), torch.eye(len(posterior), dtype=torch.float64)
+    if size == len(rows):
+        covariance = prior @ prior.T
+        jitter = JITTER / (1 + JITTER) * covariance.diagonal().mean()
+        shrinkage = eye - jitter * torch.cholesky_inverse(prior)  # M
+        gain = torch.linalg.solve_triangular(prior.T, posterior @ posterior.T - eye, upper=True)
+        gain = torch.linalg.solve_triangular(prior.T, gain.T, upper=True).diagonal().clamp(min=1e-12)  # of M N^-1 M
+        between = (kernel.inducing + kernel.inducing.roll(1, 0)) / 2
+        k = kernel_covariance(torch.cat([kernel.inducing, between]), kernel.inducing, kernel.variances).T
+        features = torch.linalg.solve_triangular(prior, k, upper=False)
+        reduced = torch.linalg.solve_triangular(posterior, features, upper=False)
+        explained = features.square().sum(0) - reduced.square().sum(0)
+        weight = torch.linalg.solve(shrinkage.square(), gain).clamp(min=1e-12)  # 1 / N
+        candidates = {0.0: shrinkage.diagonal().square() / gain + jitter, float(jitter): 1 / weight - jitter}
+        for taken, noise in candidates.items():
+            factor, failed = torch.linalg.cholesky_ex(covariance - jitter * eye + torch.diag(noise))
+            if failed:
+                continue
+            shrunk = k - taken * torch.cholesky_solve(k, prior) if taken else k
+            error = torch.linalg.solve_triangular(factor, shrunk, upper=False).square().sum(0) - explained
+            if float(error.abs().max()) < tolerance:
+                return tensors | {"kernel.noise": _array(noise), "kernel.jitter": np.array([taken])}
     reduced = torch.linalg.solve_triangular(posterior, eye, upper=False)
     explained = torch.linalg.solve_triangular(prior.T, eye - reduced.T @ reduced, upper=True)
     explained = torch.linalg.solve_triangular(prior.T, explained.T, upper=True)
-    if size == len(rows):
-        gain = torch.linalg.solve_triangular(prior.T, posterior @ posterior.T - eye, upper=True)
-        gain = torch.linalg.solve_triangular(prior.T, gain.T, upper=True).diagonal().clamp(min=1e-12)
-        jitter = JITTER / (1 + JITTER) * prior.square().sum(1).mean()
-        noise = (1 - jitter * torch.cholesky_inverse(prior).diagonal()).square() / gain + jitter
-        error = torch.linalg.inv(prior @ prior.T - jitter * eye + torch.diag(noise)) - explained
-        between = (kernel.inducing + kernel.inducing.roll(1, 0)) / 2
-        covariances = kernel_covariance(torch.cat([kernel.inducing, between]), kernel.inducing, kernel.variances)
-        if float(((covariances @ error) * covariances).sum(1).abs().max()) < tolerance:
-            return tensors | {"kernel.noise": _array(noise)}
     values, axes = torch.linalg.eigh((explained + explained.T) / 2)
     triangle = torch.linalg.qr((axes * values.clamp(min=0).sqrt()).T).R
     packed = torch.cat([triangle[i, i:] for i in range(size)]).numpy()

@@ -43,32 +43,50 @@ function choleskyRow(rows, entry) {
   rows.push(row);
 }
 
+// L^-1 b and L^-T b for the rows of a Cholesky factor L.
+function solveLower(rows, b) {
+  const solved = new Float64Array(b.length);
+  for (let i = 0; i < b.length; i++) solved[i] = (b[i] - dot(rows[i], solved, i)) / rows[i][i];
+  return solved;
+}
+
+function solveUpper(rows, b) {
+  const solved = Float64Array.from(b);
+  for (let i = b.length - 1; i >= 0; i--) {
+    solved[i] /= rows[i][i];
+    for (let j = 0; j < i; j++) solved[j] -= rows[i][j] * solved[i];
+  }
+  return solved;
+}
+
 function makeKernel(tensors) {
   const inverse = tensors["kernel.inverse_length"].values, variances = tensors["kernel.variances"].values;
   const rows = tensors["kernel.rows"], [m, inputs] = rows.shape, inducing = [];
   for (let i = 0; i < m; i++) inducing.push(Float64Array.from(inverse, (each, j) => each * rows.values[i * inputs + j]));
-  const coefficient = tensors["kernel.coefficient"], outputs = coefficient.shape[1], noise = tensors["kernel.noise"];
-  const packed = tensors["kernel.triangle"];
-  const factor = [], entry = (i, j) => covariance(inducing[i], inducing[j], variances) + (i === j ? noise.values[i] : 0);
-  // The factor takes up to a second for many rows, so it can be computed in slices of some milliseconds.
+  const coefficient = tensors["kernel.coefficient"], outputs = coefficient.shape[1], packed = tensors["kernel.triangle"];
+  const noise = packed ? null : tensors["kernel.noise"].values, jitter = packed ? 0 : tensors["kernel.jitter"].values[0];
+  const entry = (added) => (i, j) => covariance(inducing[i], inducing[j], variances) + (i === j ? added(i) : 0);
+  const noisy = { rows: [], entry: entry((i) => noise[i]) }, prior = { rows: [], entry: entry(() => jitter) };
+  const factors = packed ? [] : jitter ? [noisy, prior] : [noisy];
+  // A factor takes up to a second for many rows, so it can be computed in slices of some milliseconds.
   function prepare(milliseconds = Infinity) {
     const start = Date.now();
-    while (!packed && factor.length < m && Date.now() - start < milliseconds) choleskyRow(factor, entry);
-    return Boolean(packed) || factor.length === m;
+    for (const factor of factors)
+      while (factor.rows.length < m && Date.now() - start < milliseconds) choleskyRow(factor.rows, factor.entry);
+    return factors.every((factor) => factor.rows.length === m);
   }
-  // The variance of f is k(x, x) - |F k|^2: F is the inverse of that factor, or stored if the rows are few.
+  // The variance of f is k(x, x) - |F k|^2: F is stored, or the inverse of the factor of K + N, after M = I - j (K + jI)^-1.
   function explainedVariance(k) {
-    let total = 0;
-    if (packed)
-      for (let i = 0, at = 0, size = tensors["kernel.size"].values[0]; i < size; i++) {
-        let sum = 0;
-        for (let j = i; j < size; j++) sum += packed.values[at++] * k[j];
-        total += sum * sum;
-      }
-    else {
+    if (!packed) {
       prepare();
-      const solved = new Float64Array(m);
-      for (let i = 0; i < m; i++) total += (solved[i] = (k[i] - dot(factor[i], solved, i)) / factor[i][i]) ** 2;
+      const without = jitter ? solveUpper(prior.rows, solveLower(prior.rows, k)) : k;
+      return solveLower(noisy.rows, k.map((each, i) => each - jitter * without[i])).reduce((sum, each) => sum + each * each, 0);
+    }
+    let total = 0;
+    for (let i = 0, at = 0, size = tensors["kernel.size"].values[0]; i < size; i++) {
+      let sum = 0;
+      for (let j = i; j < size; j++) sum += packed.values[at++] * k[j];
+      total += sum * sum;
     }
     return total;
   }
