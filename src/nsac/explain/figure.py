@@ -31,12 +31,12 @@ def draw(explanation: "Explanation", row: int, output: int = 0) -> Figure:
             ax.axvline(0, color=INK, lw=0.8)
             base = explanation.base[quantity][row, output]
             whole = getattr(explanation.prediction, quantity)[row, explanation.explained[output]]
-            ax.set(title=TITLES[quantity], xlabel=f"{base:.3g} at the baseline, {whole:.3g} here")
+            ax.set(title=TITLES[quantity], xlabel=f"baseline {base:.3g}\nthis row {whole:.3g}")
         names = explanation.subject.key_labels(row)
         weight, std = (each[row, : len(names)] for each in explanation._weights)
         shown = np.sort(np.argsort(-weight, kind="stable")[:MAX_KEYS])
         axes[3].barh([names[i] for i in shown], weight[shown], xerr=std[shown], color=GREY, ecolor=INK)
         share = 100 * float(explanation.shares["networks"].mean())
-        axes[3].set(title="Attention", xlabel=f"weight; networks: {share:.0f} % of the mean")
+        axes[3].set(title="Attention", xlabel=f"weight\nnetworks: {share:.0f} % of the mean")
         figure.suptitle(f"Row {explanation.rows[row]}: {explanation.outputs[explanation.explained[output]]}")
     return figure
