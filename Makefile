@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := bench,drive,export,parquet,track,race,docs,dev
 
-.PHONY: demo test slow docs tutorials race cost tables mutants lint setup format wheel sbom audit clean
+.PHONY: demo test slow coverage docs tutorials race cost tables mutants lint setup format wheel sbom audit clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.base  ## train on irregularly sampled spirals and draw aleatoric and epistemic uncertainty
@@ -13,13 +13,16 @@ demo: .venv/.base  ## train on irregularly sampled spirals and draw aleatoric an
 	@echo 'Then try it on a table: nsac example tables'
 
 # Two workers for two cores, one thread each: threads that compete for cores only wait for each other.
-test slow docs tutorials race cost tables mutants: export OMP_NUM_THREADS = 1
+test slow coverage docs tutorials race cost tables mutants: export OMP_NUM_THREADS = 1
 
 test: lint docs  ## lint, types, site, fast tests
 	$(BIN)/pytest -n 2 tests src
 
 slow: .venv/.all  ## statistical and long tests
 	$(BIN)/pytest -n 2 --dist worksteal -m slow tests
+
+coverage: .venv/.all  ## all tests, and the lines of the sources that none of them runs
+	$(BIN)/pytest -n 2 --dist worksteal -m 'slow or not slow' --cov --cov-report term-missing:skip-covered tests src
 
 docs: .venv/.all  ## the site, in `site/`; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
