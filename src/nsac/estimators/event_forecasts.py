@@ -26,6 +26,7 @@ from nsac.estimators.event_rows import (
 )
 from nsac.estimators.event_scaling import SeriesScale
 from nsac.estimators.event_scores import scored_events
+from nsac.estimators.event_shrinkage import shrink_changes
 from nsac.estimators.event_state import load_maker, maker_state
 from nsac.estimators.samples import joint_samples, normal_scores
 from nsac.estimators.steps import TimeAxis, count_steps, detect_cycles, parse_duration
@@ -92,6 +93,7 @@ class EventForecasts:
         training = rows.subset(torch.arange(len(rows)), max_queries=MAX_TRAINING_QUERIES, seed=seed)
         held_out = [(train, fewer_origins(validation, training, random)) for train, validation in splits.members]
         model._fit_members(problem, training, held_out, seed, [{}])
+        shrink_changes(model.members_, training, held_out)
         self._keep(axis, maker)
         chosen = fewer_origins(splits.calibration, rows, random)
         calibration = rows.subset(torch.from_numpy(chosen), dtype=torch.float64)

@@ -16,8 +16,8 @@ from nsac.training.events import Queries
 
 MAX_ORIGINS = 20_000  # forecast origins to learn from, at most; as many from each series as possible
 MAX_CALIBRATION_ORIGINS = 1500
-MAX_HELD_OUT_QUERIES = 10_000  # of the rows that validate a member, or calibrate
-MAX_TRAINING_QUERIES = 64  # of a row, chosen at random
+MAX_HELD_OUT_QUERIES = 6000  # of the rows that validate a member, or calibrate
+MAX_TRAINING_QUERIES = 16  # of a row in a batch, chosen at random
 OUTAGE_SHARE = 0.2  # origins that come a second time, later, without the observations in between
 MIN_SERIES = 10  # with so many series, or more, they are split by series
 CALIBRATION_SHARE, MAX_CALIBRATION_SHARE, ENOUGH_SERIES = 0.1, 0.25, 20

@@ -120,9 +120,9 @@ class TimeAxis:
 
 
 def typical_step(times: np.ndarray, codes: np.ndarray) -> float | int:
-    """The gap whose multiples the gaps between rows of a series are; if none is, the median, or a mean of those near it.
+    """The gap that nearly all gaps between rows of a series are multiples of, so that rows may be missing.
 
-    So rows that are missing do not change the step, even if most are.
+    If there is none, the median gap, or the mean of those near it if few equal it.
     """
     gaps = np.diff(times)[np.diff(codes) == 0].astype(np.float64)
     if not len(gaps):
