@@ -32,20 +32,20 @@ def errors(member, data: EventsData) -> float:
 def test_a_network_that_is_no_help_is_drawn_to_its_anchor(member):
     data = walks(200)
     before = errors(member, data)
-    factor = shrink_changes([member], data, [(None, np.arange(200))])
+    factor = shrink_changes([member], data)
     assert 0 <= factor < 0.5
     assert errors(member, data) < before
 
 
 def test_the_factor_is_the_best_one(member):
     data = walks(200)
-    shrink_changes([member], data, [(None, np.arange(200))])
-    again = shrink_changes([member], data, [(None, np.arange(200))])
+    shrink_changes([member], data)
+    again = shrink_changes([member], data)
     assert again == pytest.approx(1, abs=1e-3)
 
 
 def test_methods_without_stochastic_attention_are_left_alone():
     member = METHODS["gmle"](EventsProblem(channels=1, time_scale=15.0), seed=0)
     before = {name: value.clone() for name, value in member.state_dict().items()}
-    assert shrink_changes([member], walks(20), [(None, np.arange(20))]) == 1
+    assert shrink_changes([member], walks(20)) == 1
     assert all(torch.equal(value, before[name]) for name, value in member.state_dict().items())

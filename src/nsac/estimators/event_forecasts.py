@@ -93,10 +93,10 @@ class EventForecasts:
         training = rows.subset(torch.arange(len(rows)), max_queries=MAX_TRAINING_QUERIES, seed=seed)
         held_out = [(train, fewer_origins(validation, training, random)) for train, validation in splits.members]
         model._fit_members(problem, training, held_out, seed, [{}])
-        shrink_changes(model.members_, training, held_out)
         self._keep(axis, maker)
         chosen = fewer_origins(splits.calibration, rows, random)
         calibration = rows.subset(torch.from_numpy(chosen), dtype=torch.float64)
+        shrink_changes(model.members_, calibration)
         self._calibrate(calibration, origins.series[chosen], splits)
 
     def predict(

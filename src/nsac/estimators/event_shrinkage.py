@@ -1,9 +1,7 @@
-"""Networks of events are drawn towards their anchors, as far as validation rows say."""
+"""Networks of events are drawn towards their anchors, as far as rows say that none of them was trained on."""
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import torch
 
 from nsac.methods import AbstractMethod
@@ -16,27 +14,23 @@ DRAWS = 5  # of the logits, for the mean of a prediction
 
 
 @torch.no_grad()
-def shrink_changes(
-    members: Sequence[AbstractMethod], rows: EventsData, splits: Sequence[tuple[Any, np.ndarray]]
-) -> float:
+def shrink_changes(members: Sequence[AbstractMethod], rows: EventsData) -> float:
     r"""Scale what the networks add to their anchors by one factor, which is returned.
 
-    With the anchor a (the last value, means and 0, as the network mixes them), the prediction m of a member and its
-    validation targets y, the factor is the least-squares one over all members,
-    $w = \sum (y - a) (m - a) / \sum (m - a)^2$, within [0, 1]. Means are then $a + w (m - a)$.
+    With the anchor a of the ensemble (the last value, means and 0, as the networks mix them), its mean m and the
+    targets y, the factor is the least-squares one, $w = \sum (y - a) (m - a) / \sum (m - a)^2$, within [0, 1]. Means
+    are then $a + w (m - a)$.
     """
-    members = [member for member in members if isinstance(member, NSACMethod)]
+    networks = [member for member in members if isinstance(member, NSACMethod)]
     product = square = 0.0
-    for member, (_, validation) in zip(members, splits, strict=False):
-        dtype = member.reader.direct.weight.dtype
-        for batch in batches(rows.subset(validation, dtype=dtype), BATCH):
-            known = ~batch["y"].isnan()
-            anchor = _anchor(member, batch)[known]
-            change = member.predict(batch, DRAWS).mean[known] - anchor
-            product += float((change * (batch["y"][known] - anchor)).sum())
-            square += float(change.square().sum())
+    for batch in batches(rows, BATCH) if networks else ():
+        known = ~batch["y"].isnan()
+        anchor = torch.stack([_anchor(member, batch)[known] for member in networks]).mean(0)
+        change = torch.stack([member.predict(batch, DRAWS).mean[known] for member in networks]).mean(0) - anchor
+        product += float((change * (batch["y"][known] - anchor)).sum())
+        square += float(change.square().sum())
     factor = min(max(product / square, 0.0), 1.0) if square > 0 else 1.0
-    for member in members:
+    for member in networks:
         outputs = member.problem.output_dim
         for layer in (member.reader.attended, member.reader.direct):
             layer.weight[:outputs] *= factor
