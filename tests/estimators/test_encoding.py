@@ -31,6 +31,13 @@ def test_sparse_and_irregular_series_are_events(frame):
     assert choose(frame).encoding == "events"
 
 
+@pytest.mark.parametrize(("share", "encoding"), [(0.0, "grid"), (0.3, "events")])
+def test_several_series_with_gaps_are_events(share, encoding):
+    frame = pd.concat([drop(share, 300).assign(id=name) for name in "ab"], ignore_index=True)
+    choice = choose_by_times(frame, find_columns(frame, "t", "id", "y", None), None)
+    assert choice.encoding == encoding
+
+
 def test_months_are_regular():
     frame = daily_cycle(100).assign(t=pd.date_range("1990-01-01", periods=100, freq="MS"))
     assert choose(frame).encoding == "grid"
