@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nsac.training import ChannelScale, EventsData, Queries
+from nsac.training import EventsData, Queries
+from nsac.training.events import AbstractScale
 
 
 class EventsSplit(EventsData):
@@ -33,7 +34,7 @@ def make_split(
     observations: Mapping[str, np.ndarray],
     ranges: Sequence[Tensor],
     origins: np.ndarray,
-    scale: ChannelScale,
+    scale: AbstractScale,
     unit: tuple[np.ndarray, np.ndarray],
     static: np.ndarray | None = None,
     **options: Any,

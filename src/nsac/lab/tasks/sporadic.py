@@ -5,6 +5,7 @@
 import numpy as np
 import torch
 
+from nsac.estimators.event_scaling import SeriesScale
 from nsac.lab.datasets.sporadic import EventTable, load_brusselator, load_glucose
 from nsac.lab.tasks.base import Task, task
 from nsac.lab.tasks.events import asked_rows, make_split
@@ -24,7 +25,8 @@ _GLUCOSE = (
     "Glucose of five people (Broll), every 5 minutes with gaps; as in GlucoBench a gap of more than 45 minutes ends a "
     "segment, and segments of fewer than 240 readings are dropped. The readings of the last 12 hours predict those of "
     "the next hour, at their own times, in mg/dL; the time of day of a query is known. One person tests (the seed "
-    "modulo 5) and is in no other split. Of each segment of the others the first 70 % of the forecast origins train, "
+    "modulo 5) and is in no other split. Offset and scale of a row are those of its own readings, drawn towards a "
+    "typical person's. Of each segment of the others the first 70 % of the forecast origins train, "
     "the next 15 % select the weights, the rest calibrates; origins whose hour reaches into the next split are left "
     "out. GlucoBench reports the median absolute error within known people, which is an easier task."
 )
@@ -59,7 +61,7 @@ def glucose(seed: int, table: EventTable) -> Task:
     train_until = {s: origins[(origin_segment == s) & (split == 0)].max(initial=-np.inf) for s in np.unique(segment)}
     known = np.array([t <= train_until[s] for s, t in zip(segment, times, strict=True)])
     known &= person != seed % len(table.names)
-    scale = ChannelScale.fit(torch.from_numpy(value[known]), torch.from_numpy(channel[known]), 1)
+    scale = SeriesScale.fit(value[known], channel[known], person[known], 1)
     rows = make_split({"value": value, "channel": channel, "times": times}, ranges, origins, scale, _PLAIN)
     day = torch.from_numpy(2 * np.pi * times / _DAY)
     rows.queries = rows.queries._replace(future=torch.stack([day.sin(), day.cos()], -1))
