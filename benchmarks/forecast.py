@@ -55,9 +55,8 @@ SEASONS = {  # first day of the test part, and the day after the last
     "autumn": ("2020-09-15", "2020-11-01"),
     "winter": ("2020-11-16", "2021-01-01"),
 }
-DATA = [
-    "ettm1", "jena", "ettm1-holes", "ettm1-cells", "ettm1-15000", *(f"jena-{season}" for season in SEASONS),
-]  # fmt: skip
+WITH_PEERS = [f"ettm1-{SHORT_ROWS}", *(f"jena-{season}" for season in SEASONS)]
+DATA = ["ettm1", "jena", "ettm1-holes", "ettm1-cells", *WITH_PEERS]
 SCORES = ("crps_20", "crps", "mse", "mae", "nll", "coverage_90", "width_90", "adaptive_90", "fit_cpu")
 """Columns of the printed table."""
 
@@ -76,7 +75,7 @@ def load(name: str) -> Data:
     """The complete series."""
     if name.startswith("ettm1"):
         frame, target, step = load_ettm1(), "OT", pd.Timedelta("15min")
-        frame = frame[:SHORT_ROWS] if name == "ettm1-15000" else frame
+        frame = frame[:SHORT_ROWS] if name in WITH_PEERS else frame
     else:
         frame = load_jena()[["date", *JENA_COLUMNS]].drop_duplicates("date").reset_index(drop=True)
         target, step = "T (degC)", pd.Timedelta("10min")
@@ -88,7 +87,7 @@ def load(name: str) -> Data:
     else:
         first = frame["date"][round(0.9 * len(frame))]
     unit = frame["date"] < first
-    if name not in ("ettm1-15000", *(f"jena-{season}" for season in SEASONS)):
+    if name not in WITH_PEERS:
         unit = frame.index < round(0.8 * len(frame))
     return Data(frame, target, first, float(np.ptp(frame[target][unit].dropna())), step)
 
@@ -206,6 +205,28 @@ def complete(path: Path, record: dict[str, Any], methods: list[str], run: Callab
         write_atomic(path, (json.dumps(record, indent=1) + "\n").encode())
 
 
+def markdown_of(folder: Path) -> str:
+    """CRPS, MSE, coverage and CPU seconds of all methods on the data sets with peers, mean over seeds."""
+    columns, cells = [], {method: [] for method in (OURS, *METHODS)}
+    for name in WITH_PEERS:
+        records = [json.loads(path.read_text())["scores"] for path in sorted(folder.glob(f"{name}-[0-9]*.json"))]
+        if not records:
+            continue
+        columns.append(name)
+        best = min(each[method]["crps_20"] for each in records for method in each)
+        for method, row in cells.items():
+            found = pd.DataFrame([each[method] for each in records if method in each])
+            row.append(_cell(found.mean(), best) if len(found) else "")
+    lines = [["method", *columns], ["---"] * (1 + len(columns)), *([method, *row] for method, row in cells.items())]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _cell(scores: pd.Series, best: float) -> str:
+    crps_20 = f"{scores['crps_20']:.4f}"
+    crps_20 = f"**{crps_20}**" if scores["crps_20"] == best else crps_20
+    return f"{crps_20} / {1000 * scores['mse']:.2f} / {scores['coverage_90']:.2f} / {scores['fit_cpu']:.0f}"
+
+
 def main(given: list[str] | None = None) -> None:
     """Compute the scores that do not exist, and print all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -214,8 +235,11 @@ def main(given: list[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", default=every, choices=every, metavar="NAME", help=", ".join(every))
     parser.add_argument("--out", type=Path, default=Path("results/forecast"))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--markdown", action="store_true", help="print the table of the documentation, compute nothing")
     parser.add_argument("--options", type=json.loads, default={}, help="arguments of the forecaster, as JSON")
     arguments = parser.parse_args(given)
+    if arguments.markdown:
+        return print(markdown_of(arguments.out), end="")
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in arguments.data:
         path = arguments.out / f"{name}-{arguments.seed}.json"

@@ -225,7 +225,7 @@ CALENDAR = ["day_sine", "day_cosine", "week_sine", "week_cosine"]
 
 
 def fit_network(cls: Any, series: Series, seed: int, **options: Any) -> Predict:
-    """A network of neuralforecast with its defaults, but `BATCH_WINDOWS` windows in a batch, on the standardised target.
+    """A network of neuralforecast on the standardised target; defaults, but with `BATCH_WINDOWS` windows in a batch.
 
     Training stops early by the loss of the latest fitted rows, and the weights are those with the least: the package
     itself would keep the last ones.
