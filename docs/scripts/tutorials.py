@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path(__file__).parents[1] / "tutorials"
-NAMES = ("tables", "series", "prognostics", "driving", "explain")
+NAMES = ("tables", "series", "glucose", "prognostics", "driving", "explain")
 OUTPUT = re.compile(r"\n```text\n.*?\n```\n", re.DOTALL)
 """What a cell has printed."""
 

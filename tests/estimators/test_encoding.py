@@ -21,14 +21,21 @@ def random_times(rows=300):
     return frame.assign(t=np.cumsum(np.random.default_rng(0).exponential(size=rows)))
 
 
-@pytest.mark.parametrize("frame", [daily_cycle(), drop(0.3)], ids=["all", "30 % missing"])
+@pytest.mark.parametrize("frame", [daily_cycle(), drop(0.3), drop(0.7)], ids=["all", "30 % missing", "70 % missing"])
 def test_regular_series_are_put_on_a_grid(frame):
     assert choose(frame).encoding == "grid"
 
 
-@pytest.mark.parametrize("frame", [drop(0.7), random_times(), irregular_series()], ids=["sparse", "random", "jitter"])
+@pytest.mark.parametrize("frame", [drop(0.95), random_times(), irregular_series()], ids=["sparse", "random", "jitter"])
 def test_sparse_and_irregular_series_are_events(frame):
     assert choose(frame).encoding == "events"
+
+
+@pytest.mark.parametrize(("share", "encoding"), [(0.0, "grid"), (0.3, "events")])
+def test_several_series_with_gaps_are_events(share, encoding):
+    frame = pd.concat([drop(share, 300).assign(id=name) for name in "ab"], ignore_index=True)
+    choice = choose_by_times(frame, find_columns(frame, "t", "id", "y", None), None)
+    assert choice.encoding == encoding
 
 
 def test_months_are_regular():
@@ -38,14 +45,14 @@ def test_months_are_regular():
 
 def test_missing_values_of_the_target_count():
     frame = daily_cycle(300)
-    frame.loc[np.random.default_rng(0).random(300) < 0.7, "y"] = np.nan
+    frame.loc[np.random.default_rng(0).random(300) < 0.9, "y"] = np.nan
     assert choose(frame).encoding == "events"
 
 
 def test_the_reason_has_the_figures():
     assert choose(daily_cycle()).reason == (
-        "Encoding 'grid' was chosen: 0 % of the steps of 0 days 01:00:00 have no value, and the quartiles of the gaps "
-        "between values differ by a factor of 1."
+        "Encoding 'grid' was chosen: 0 % of the steps of 0 days 01:00:00 have no value, and the gaps between "
+        "values are whole steps."
     )
 
 

@@ -33,6 +33,16 @@ def test_missing_rows_do_not_change_the_step():
     assert step_of(hourly(20).drop(index=[3, 4, 9, 15])) == HOUR
 
 
+def test_the_step_is_right_if_most_rows_are_missing():
+    kept = np.random.default_rng(0).random(400) < 0.25
+    assert step_of(hourly(400)[kept]) == HOUR
+
+
+def test_a_few_odd_days_do_not_make_a_weekly_series_daily():
+    days = 7 * np.arange(200) + (np.arange(200) % 25 == 3)
+    assert step_of(pd.DataFrame({"t": pd.Timestamp("2020-01-01") + pd.to_timedelta(days, unit="D")})) == 168 * HOUR
+
+
 def test_the_step_of_months_is_their_mean_length():
     months = pd.DataFrame({"t": pd.date_range("2021-01-01", periods=37, freq="MS")})
     assert step_of(months) == pytest.approx(365 * 24 * HOUR / 12, rel=1e-6)

@@ -6,7 +6,7 @@ import torch
 from nsac.training import ChannelScale, EventsData, Queries, cut_origins
 
 
-def made(n_series=5, channels=3, generator=None, levels=None, **options):
+def made(n_series=5, channels=3, **options):
     """Sorted events of a few series, an origin at time 6 of each, and queries up to time 10."""
     rng = np.random.default_rng(0)
     counts = rng.integers(20, 40, n_series)
@@ -14,12 +14,10 @@ def made(n_series=5, channels=3, generator=None, levels=None, **options):
     times = np.concatenate([np.sort(rng.uniform(0, 10, c)) for c in counts])
     channel = rng.integers(0, channels, len(series))
     values = rng.normal(size=len(series)) + 10 * channel
-    if levels is not None:
-        values = np.asarray(levels)[series] * (1 + 0.1 * values)
     origins = np.full(n_series, 6.0)
     start, stop, first, last = cut_origins(series, times, np.arange(n_series), origins, 4.0, 4.0)
     values, channel, times = torch.tensor(values), torch.tensor(channel), torch.tensor(times)
-    scale = ChannelScale.fit(values, channel, torch.tensor(series), channels)
+    scale = ChannelScale.fit(values, channel, channels)
     queries = Queries(channel, times, values, first, last)
     return EventsData(values, channel, times, torch.tensor(origins), start, stop, queries, scale, **options), series
 
@@ -81,29 +79,20 @@ def test_a_channel_of_large_weight_is_chosen_first():
     assert (data.batch(torch.arange(5))["query_channel"] == 2).float().mean() > 0.8
 
 
-def test_series_of_different_level_have_the_same_scaled_values():
-    data, _ = made(levels=[15, 200, 2000, 15, 200], per_series=True, dtype=torch.float64)
-    batch = data.batch(torch.arange(5))
-    size = [batch["x"][i][~batch["mask"][i]].abs().mean().item() for i in range(5)]
-    assert max(size) < 10
-    y = data.queries.values[int(data.queries.start[2])]
-    offset, scale = data.offset_and_scale(torch.tensor([2]))
-    torch.testing.assert_close(offset[0, 0, 0] + scale[0, 0, 0] * data.batch(torch.tensor([2]))["y"][0, 0, 0], y)
-
-
-def test_the_scale_of_a_series_does_not_depend_on_its_future():
-    data, _ = made(per_series=True)
-    before = data.offset_and_scale(torch.tensor([1]))
-    later = data.values.clone()
-    later[data.queries.start[1] : data.queries.stop[1]] += 1000
-    data.values = later
-    after = data.offset_and_scale(torch.tensor([1]))
-    assert torch.equal(before[0], after[0]) and torch.equal(before[1], after[1])
+def test_moments_of_a_row_are_those_of_its_observations():
+    data, _ = made(dtype=torch.float64)
+    count, mean, variance = data.moments(torch.tensor([3, 1]), 3)
+    past = slice(data.start[1], data.stop[1])
+    for channel in range(3):
+        values = data.values[past][data.channel[past] == channel]
+        assert count[1, channel] == len(values)
+        torch.testing.assert_close(mean[1, channel], values.mean())
+        torch.testing.assert_close(variance[1, channel], values.var(correction=0))
 
 
 def test_a_constant_or_absent_channel_keeps_its_unit():
     values = torch.tensor([2.0, 2.0, 5.0, 7.0])
-    scale = ChannelScale.fit(values, torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1]), 3)
+    scale = ChannelScale.fit(values, torch.tensor([0, 0, 1, 1]), 3)
     assert scale.std.tolist() == [1, 1, 1] and scale.mean.tolist() == [2, 6, 0]
     assert all(math.isfinite(v) for each in scale for v in each.tolist())
 

@@ -7,11 +7,15 @@ import numpy as np
 import pandas as pd
 
 from nsac.estimators.observations import SeriesColumns, read_observations
-from nsac.estimators.steps import TimeAxis
+from nsac.estimators.steps import GAP_TOLERANCE, MIN_WHOLE_GAPS, TimeAxis
 
 ENCODINGS = ("auto", "events", "grid")
-MAX_EMPTY_SLOTS = 0.5  # share of the slots of a grid without a value of the target
-MAX_GAP_RATIO = 2.0  # upper over lower quartile of the gaps between values of the target
+MAX_EMPTY_SLOTS = 0.8  # share of the slots of a grid without a value of the target, if gaps are whole steps
+MAX_IRREGULAR_SLOTS, MAX_GAP_RATIO = 0.5, 2.0
+"""If they are not: such a share, and the upper over the lower quartile of the gaps between values of the target."""
+MAX_EMPTY_PANEL = (
+    0.05  # the share for several series: on a grid they have one scale, and new ones are covered too seldom
+)
 
 
 class Choice(NamedTuple):
@@ -58,9 +62,14 @@ def choose_by_times(frame: pd.DataFrame, columns: SeriesColumns, step: str | flo
     empty = float(1 - len(gaps) / np.maximum(np.rint(gaps), 1.0).sum())
     lower, upper = np.quantile(gaps, [0.25, 0.75])
     ratio = float(upper / max(lower, 1e-12))
-    facts = f"{100 * empty:.0f} % of the steps of {axis.describe()} have no value, and the quartiles of the gaps "
-    facts += f"between values differ by a factor of {ratio:.2g}"
-    encoding = "events" if empty > MAX_EMPTY_SLOTS or ratio > MAX_GAP_RATIO else "grid"
+    whole = bool((np.abs(gaps - np.rint(gaps)) < GAP_TOLERANCE).mean() >= MIN_WHOLE_GAPS)
+    facts = f"{100 * empty:.0f} % of the steps of {axis.describe()} have no value, and the gaps between values are "
+    facts += "whole steps" if whole else f"irregular: their quartiles differ by a factor of {ratio:.2g}"
+    series = len(np.unique(observations.codes[known]))
+    if series > 1 and empty > MAX_EMPTY_PANEL:
+        return Choice("events", f"Encoding 'events' was chosen: there are {series} series, {facts}.")
+    regular = empty <= MAX_EMPTY_SLOTS if whole else empty <= MAX_IRREGULAR_SLOTS and ratio <= MAX_GAP_RATIO
+    encoding = "grid" if regular else "events"
     return Choice(encoding, f"Encoding {encoding!r} was chosen: {facts}.")
 
 

@@ -21,16 +21,19 @@ from nsac.estimators.event_rows import (
     Origins,
     RowMaker,
     draw_origins,
+    fewer_origins,
     split_origins,
 )
-from nsac.estimators.event_scaling import SeriesEvents, SeriesScale
+from nsac.estimators.event_scaling import SeriesScale
 from nsac.estimators.event_scores import scored_events
+from nsac.estimators.event_shrinkage import shrink_changes
 from nsac.estimators.event_state import load_maker, maker_state
 from nsac.estimators.samples import joint_samples, normal_scores
 from nsac.estimators.steps import TimeAxis, count_steps, detect_cycles, parse_duration
 from nsac.estimators.times import describe_times, restore_times
 from nsac.estimators.windows import MIN_WINDOWS, WindowShape
 from nsac.methods import AbstractMethod, EventsProblem
+from nsac.training import EventsData
 from nsac.training.data import batches
 from nsac.uncertainty import Prediction, prediction_columns
 
@@ -88,13 +91,13 @@ class EventForecasts:
             future_dim=maker.future_dim, time_scale=lookback,
         )  # fmt: skip
         training = rows.subset(torch.arange(len(rows)), max_queries=MAX_TRAINING_QUERIES, seed=seed)
-        model._fit_members(problem, training, splits.members, seed, [{}])
+        held_out = [(train, fewer_origins(validation, training, random)) for train, validation in splits.members]
+        model._fit_members(problem, training, held_out, seed, [{}])
         self._keep(axis, maker)
-        self._calibrate(
-            rows.subset(torch.from_numpy(splits.calibration), dtype=torch.float64),
-            origins.series[splits.calibration],
-            splits,
-        )
+        chosen = fewer_origins(splits.calibration, rows, random)
+        calibration = rows.subset(torch.from_numpy(chosen), dtype=torch.float64)
+        shrink_changes(model.members_, calibration)
+        self._calibrate(calibration, origins.series[chosen], splits)
 
     def predict(
         self, frame: pd.DataFrame, at: Any, coverages: Sequence[float], quantiles: Sequence[float]
@@ -149,7 +152,7 @@ class EventForecasts:
         """Forecasts for a backtest, see `scored_events`."""
         return scored_events(self, past, known, first)
 
-    def answers(self, rows: SeriesEvents, members: Sequence[AbstractMethod] | None = None) -> Answers:
+    def answers(self, rows: EventsData, members: Sequence[AbstractMethod] | None = None) -> Answers:
         """Predictions of all queries of these rows, in double precision."""
         found: list[Answers] = []
         members = self.model.members_ if members is None else members
@@ -191,7 +194,7 @@ class EventForecasts:
         model.columns_, model.step_, model.cycles_ = maker.columns, axis.step, maker.cycles
         model.events_, model.axis_, model.irregular_ = maker, axis, True
 
-    def _calibrate(self, rows: SeriesEvents, series: np.ndarray, splits: Any) -> None:
+    def _calibrate(self, rows: EventsData, series: np.ndarray, splits: Any) -> None:
         model = self.model
         answers = self.answers(rows)
         known = ~answers.y.isnan()

@@ -9,15 +9,15 @@ from torch import Tensor
 
 from nsac.estimators.base import Split
 from nsac.estimators.event_frames import EventColumns, EventFrame, Observed, latest_values
-from nsac.estimators.event_scaling import SeriesEvents
 from nsac.estimators.steps import calendar_features
 from nsac.estimators.windows import WindowShape, subsample
-from nsac.training import cut_origins
+from nsac.training import EventsData, cut_origins
 from nsac.training.events import Queries
 
 MAX_ORIGINS = 20_000  # forecast origins to learn from, at most; as many from each series as possible
 MAX_CALIBRATION_ORIGINS = 1500
-MAX_TRAINING_QUERIES = 64  # of a row, chosen at random
+MAX_HELD_OUT_QUERIES = 6000  # of the rows that validate a member, or calibrate
+MAX_TRAINING_QUERIES = 16  # of a row in a batch, chosen at random
 OUTAGE_SHARE = 0.2  # origins that come a second time, later, without the observations in between
 MIN_SERIES = 10  # with so many series, or more, they are split by series
 CALIBRATION_SHARE, MAX_CALIBRATION_SHARE, ENOUGH_SERIES = 0.1, 0.25, 20
@@ -66,21 +66,21 @@ class RowMaker:
         """Numbers that describe a row."""
         return self.columns.static_dim + (2 * len(self.columns.channels) if self.with_levels else 0)
 
-    def rows(self, frame: EventFrame, origins: Origins, queries: Queries, dtype: torch.dtype) -> SeriesEvents:
+    def rows(self, frame: EventFrame, origins: Origins, queries: Queries, dtype: torch.dtype) -> EventsData:
         """Rows of these origins, with these queries."""
         events, clock = frame.events, frame.clock(frame.events.times)
         start, *_ = cut_origins(events.series, clock, origins.series, origins.times, self.lookback, 0.0)
         _, stop, *_ = cut_origins(events.series, clock, origins.series, origins.seen, self.lookback, 0.0)
         flat = torch.from_numpy(events.values), torch.from_numpy(events.column), torch.from_numpy(clock)
-        data = SeriesEvents(
+        data = EventsData(
             *flat, torch.from_numpy(origins.times), torch.minimum(start, stop), stop, queries, self.scale,
-            per_series=True, dtype=dtype,
+            dtype=dtype,
         )  # fmt: skip
         if self.static_dim:
             given = (frame.static[origins.series] - self.static_mean) / self.static_std
             columns = [torch.from_numpy(given)]
             if self.with_levels:
-                columns.append(data.levels())
+                columns.append(self.scale.levels(data))
             data.static = torch.cat(columns, 1)
         return data
 
@@ -195,6 +195,14 @@ def split_origins(
     rest, calibration = shape.calibration_split(position[order])
     splits = [(order[a], order[b]) for a, b in shape.member_splits(rest, position[order], members)]
     return EventSplits(order[subsample(calibration, MAX_CALIBRATION_ORIGINS)], order[rest], splits, False)
+
+
+def fewer_origins(chosen: np.ndarray, rows: EventsData, random: np.random.Generator) -> np.ndarray:
+    """Some of the chosen origins, drawn at random, if all of them have more than `MAX_HELD_OUT_QUERIES` queries."""
+    order = random.permutation(len(chosen))
+    count = (rows.queries.stop - rows.queries.start).clamp(max=rows.max_queries or len(rows.queries.times)).numpy()
+    total = np.cumsum(count[chosen[order]])
+    return chosen[np.sort(order[: max(1, np.searchsorted(total, MAX_HELD_OUT_QUERIES, side="right"))])]
 
 
 def _position(frame: EventFrame, origins: Origins, step: float) -> np.ndarray:

@@ -8,7 +8,7 @@ that is new is taken for a typical one, and its own observations soon count for 
 $\log |m|$, as large series often vary more.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -44,6 +44,25 @@ class SeriesScale(NamedTuple):
     def typical_std(self, centre: Tensor) -> Tensor:
         """Standard deviation that is typical of series with these means, (..., channels)."""
         return (self.level + self.slope * (centre.abs() + self.size).log()).exp()
+
+    def of_rows(self, data: EventsData, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Offset and scale of these rows, each from its own observations, (B, channels) both."""
+        return self.offset_and_scale(*data.moments(rows, len(self.mean)))
+
+    def levels(self, data: EventsData) -> Tensor:
+        """Where the offset and scale of each row lie among all series, within -1 and 1, (rows, 2 * channels).
+
+        Values that are standardised by series do not show it. 0 for a channel without an observation.
+        """
+        found = []
+        for rows in torch.arange(len(data)).split(UNITS_CHUNK):
+            count, centre, variance = data.moments(rows, len(self.mean))
+            offset, std = self.offset_and_scale(count, centre, variance)
+            place = torch.tanh((offset - self.mean) / self.between.sqrt() / 2)
+            width = torch.tanh((std / self.typical_std(centre)).log() / 2)
+            known = count > 0
+            found.append(torch.cat([place.where(known, 0.0), width.where(known, 0.0)], 1))
+        return torch.cat(found) if found else torch.zeros(0, 2 * len(self.mean), dtype=torch.float64)
 
     def offset_and_scale(self, count: Tensor, centre: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Offset and scale from the number, mean and variance of the observations of a series, all (B, channels)."""
@@ -87,42 +106,3 @@ def _fit_channel(values: np.ndarray, series: np.ndarray) -> tuple[float, ...]:
     between = max(float(means.var()) - float(np.mean(typical**2 / count)), 1e-3 * float(np.mean(typical**2)))
     std = float(np.sqrt(between + np.mean(typical**2))) if len(names) > 1 else max(spread, float(typical.mean()))
     return float(means.mean()), std, between, size, level, slope, usual
-
-
-class SeriesEvents(EventsData):
-    """Events whose rows each have the offsets and scales of their own series; `scale` is a `SeriesScale`."""
-
-    def _units(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        scale: Any = self.scale
-        return scale.offset_and_scale(*self._moments(rows))
-
-    def _moments(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Number, mean and variance of the observations of every channel of these rows, (B, channels) each."""
-        start, length = self.start[rows], (self.stop - self.start)[rows].clamp(min=0)
-        channels = len(self.scale[0])
-        row = torch.repeat_interleave(torch.arange(len(rows)), length)
-        place = torch.arange(len(row)) - (length.cumsum(0) - length)[row]
-        index = start[row] + place
-        group = row * channels + self.channel[index]
-        values = self.values[index].double()
-        zero = torch.zeros(len(rows) * channels, dtype=torch.float64)
-        count = zero.index_add(0, group, torch.ones_like(values))
-        centre = zero.index_add(0, group, values) / count.clamp(min=1)
-        variance = zero.index_add(0, group, (values - centre[group]).square()) / count.clamp(min=1)
-        return tuple(each.view(-1, channels) for each in (count, centre, variance))  # pyright: ignore[reportReturnType]
-
-    def levels(self) -> Tensor:
-        """Where the offset and scale of each row lie among all series, within -1 and 1, (rows, 2 * channels).
-
-        Values that are standardised by series do not show it. 0 for a channel without an observation.
-        """
-        scale: Any = self.scale
-        found = []
-        for rows in torch.arange(len(self)).split(UNITS_CHUNK):
-            count, centre, variance = self._moments(rows)
-            offset, std = scale.offset_and_scale(count, centre, variance)
-            place = torch.tanh((offset - scale.mean) / scale.between.sqrt() / 2)
-            width = torch.tanh((std / scale.typical_std(centre)).log() / 2)
-            known = count > 0
-            found.append(torch.cat([place.where(known, 0.0), width.where(known, 0.0)], 1))
-        return torch.cat(found) if found else torch.zeros(0, 2 * len(scale.mean), dtype=torch.float64)

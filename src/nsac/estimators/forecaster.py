@@ -168,8 +168,8 @@ class NSACForecaster(AbstractForecaster):
     def _training(self, rows: int) -> dict[str, Any]:
         if self._kind == "events":
             return {
-                "max_steps": int(min(300 + rows // 4, 1500)), "batch_size": int(min(64, rows)), "learning_rate": 2e-3,
-                "weight_decay": 0.1, "validate_every": 100, "validation_batch_size": 256,
+                "max_steps": int(min(150 + rows // 20, 600)), "batch_size": int(min(64, rows)), "learning_rate": 2e-3,
+                "weight_decay": 0.1, "validate_every": 60, "validation_batch_size": 256,
             }  # fmt: skip
         most = 500 if self.method == "nsac" and rows <= MAX_WINDOWS else 2000  # the other models need no more
         return {

@@ -16,6 +16,8 @@ from torch import Tensor
 from nsac._checks import check_int
 from nsac.estimators.times import TimeReading, describe_times, local_times, read_times, restore_times, utc_times
 
+LEAST_GAP, GAP_TOLERANCE = 0.05, 0.02  # quantile of the gaps that may be one step; how far from whole steps, in steps
+MIN_WHOLE_GAPS, MIN_FILLED = 0.95, 0.1  # share of the gaps that must be whole steps, and of the steps with a row
 MIN_EQUAL_GAPS = 0.75
 """Share of the gaps near the median that must equal it for the median to be the step; otherwise their mean is."""
 DAY = 86_400 * 10**9
@@ -118,14 +120,31 @@ class TimeAxis:
 
 
 def typical_step(times: np.ndarray, codes: np.ndarray) -> float | int:
-    """The median gap between rows of a series, or the mean of those near it if few equal it."""
+    """The gap that nearly all gaps between rows of a series are multiples of, so that rows may be missing.
+
+    If there is none, the median gap, or the mean of those near it if few equal it.
+    """
     gaps = np.diff(times)[np.diff(codes) == 0].astype(np.float64)
     if not len(gaps):
         raise ValueError("`step` must be given if no series has two rows. Got None instead.")
-    median = np.median(gaps)
+    median, divisor = np.median(gaps), common_gap(gaps)
+    if divisor is not None and divisor < median:
+        return round(divisor) if times.dtype == np.int64 else float(divisor)
     near = gaps[(gaps >= 0.5 * median) & (gaps <= 1.5 * median)]
     step = median if (np.abs(near - median) < 1e-6 * median).mean() > MIN_EQUAL_GAPS else near.mean()
     return max(1, round(step)) if times.dtype == np.int64 else float(step)
+
+
+def common_gap(gaps: np.ndarray) -> float | None:
+    """A gap whose multiples nearly all gaps are; None if there is none, or fewer than rows missing at random leave."""
+    least = np.quantile(gaps, LEAST_GAP, method="lower")
+    if least <= 0:
+        return None
+    steps = gaps / least
+    whole = np.abs(steps - np.rint(steps)) < GAP_TOLERANCE
+    filled = len(steps) / np.rint(steps).sum()
+    alike = whole.mean() >= MIN_WHOLE_GAPS and (np.rint(steps) == 1).mean() >= filled / 2
+    return float(least) if alike and filled >= MIN_FILLED else None
 
 
 def detect_calendar(times: np.ndarray, codes: np.ndarray, dtype: Any) -> tuple[float, Calendar] | None:

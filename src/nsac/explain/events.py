@@ -12,7 +12,6 @@ from nsac.estimators.event_forecasts import EventForecasts
 from nsac.estimators.event_frames import EventFrame, Observed, read_events
 from nsac.estimators.event_queries import ask
 from nsac.estimators.event_rows import Origins
-from nsac.estimators.event_scaling import SeriesEvents
 from nsac.estimators.forecaster import NSACForecaster
 from nsac.estimators.times import describe_times, read_times, restore_times
 from nsac.estimators.windows import subsample
@@ -20,7 +19,7 @@ from nsac.explain.circuit import ExplainError, Trace, find_network
 from nsac.explain.series import AbstractSeriesSubject, Observation, lead_name, origin_names, spread_leads
 from nsac.explain.subjects import CHUNK_ROWS, Predicted, check_rows, split_rows
 from nsac.models.encoder import Batch
-from nsac.training.events import Queries
+from nsac.training.events import EventsData, Queries
 
 TIME_UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 """Units of dated times: the largest that is no longer than two steps."""
@@ -175,7 +174,7 @@ class EventSubject(AbstractSeriesSubject):
         shown = self.asking(self.explained) if len(self.explained) < len(self.outputs) else self
         return super(EventSubject, shown).traces()
 
-    def _data(self, inputs: Batch) -> SeriesEvents:
+    def _data(self, inputs: Batch) -> EventsData:
         """The rows as the members read them."""
         known, rows, asked = ~inputs["x"].isnan(), inputs["row"], len(self.query_channel)
         n, stop = len(rows), known.sum(1).cumsum(0)
@@ -185,17 +184,17 @@ class EventSubject(AbstractSeriesSubject):
             place[:-1], place[1:], None if self.future is None else self.future[rows].flatten(0, 1),
         )  # fmt: skip
         x, channel, times = (inputs[name][known] for name in ("x", "channel", "times"))
-        data = SeriesEvents(
+        data = EventsData(
             x, channel, times, torch.zeros(n, dtype=torch.float64), stop - known.sum(1), stop, queries,
-            self.maker.scale, per_series=True, dtype=torch.float64,
+            self.maker.scale, dtype=torch.float64,
         )  # fmt: skip
         if self.maker.static_dim:
-            levels = [data.levels()] if self.maker.with_levels else []
+            levels = [self.maker.scale.levels(data)] if self.maker.with_levels else []
             data.static = torch.cat([self.static[rows], *levels], 1)
         return data
 
 
-def observed_rows(model: NSACForecaster, frame: pd.DataFrame, most: int) -> SeriesEvents:
+def observed_rows(model: NSACForecaster, frame: pd.DataFrame, most: int) -> EventsData:
     """Origins with the targets that follow them within the horizon, evenly spaced."""
     events, maker = read_events(frame, model.columns_), model.events_
     channels = len(model.columns_.targets) + len(model.columns_.covariates)

@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -13,39 +13,34 @@ from torch import Tensor
 from nsac.training.data import derive_seed
 
 MIN_STD = 1e-6  # smallest standard deviation that a channel is divided by, relative to the size of its values
-MIN_RELATIVE_SCALE = 0.05  # smallest scale of a series over the typical one
 MIN_TOKENS = 2  # width of a padded batch: with one key, attention has no noise
 
 
+class AbstractScale(Protocol):
+    """Offset and scale of every channel, of the rows of some data."""
+
+    def of_rows(self, data: "EventsData", rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Offset and scale of these rows, (B, C) both."""
+        ...
+
+
 class ChannelScale(NamedTuple):
-    """Offset and scale of every channel, all (C,), and how far those of a series may differ from them."""
+    """Offset and scale of every channel, (C,) both, the same for all series."""
 
     mean: Tensor
     std: Tensor
-    within: Tensor  # typical standard deviation within a series
-    shrinkage: Tensor  # number of observations that `mean` counts for in the offset of a series
 
     @classmethod
-    def fit(cls, values: Tensor, channel: Tensor, series: Tensor, channels: int) -> "ChannelScale":
-        """Moments of training observations, all (E,); a channel without any has mean 0 and standard deviation 1.
-
-        With w and b the variances within and between series, the mean over n values of a series has the weight
-        n / (n + w / b) in its offset.
-        """
-        values = values.double()
-        count, mean, variance = _moments(values, channel, channels)
-        group = torch.unique(series * channels + channel, return_inverse=True)[1]
-        size, centre, _ = _moments(values, group, int(group.max()) + 1 if len(group) else 0)
-        residual = values - centre[group]
-        freedom = (count - torch.zeros_like(count).index_add(0, channel, 1 / size[group])).clamp(min=1)
-        within = torch.zeros_like(mean).index_add(0, channel, residual.square()) / freedom
+    def fit(cls, values: Tensor, channel: Tensor, channels: int) -> "ChannelScale":
+        """Moments of training observations, both (E,); a channel without any has mean 0 and standard deviation 1."""
+        count, mean, variance = _moments(values.double(), channel, channels)
         least = (MIN_STD * mean.abs().clamp(min=MIN_STD)) ** 2
         unknown = (count == 0) | (variance <= least)
-        std = torch.where(unknown, 1.0, variance.clamp(min=0).sqrt())
-        within = torch.where(within <= least, std.square(), within)
-        between = (variance - within).clamp(min=1e-3 * std.square())
-        mean = torch.where(count == 0, 0.0, mean)
-        return cls(mean, std, within.sqrt(), within / between)
+        return cls(torch.where(count == 0, 0.0, mean), torch.where(unknown, 1.0, variance.clamp(min=0).sqrt()))
+
+    def of_rows(self, data: "EventsData", rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Offset and scale of these rows, (B, C) both."""
+        return self.mean.expand(len(rows), -1), self.std.expand(len(rows), -1)
 
 
 class Queries(NamedTuple):
@@ -66,9 +61,7 @@ E = TypeVar("E", bound="EventsData")
 class EventsData:
     """Forecast origins of series that are stored once; a row is an origin, its observations and its queries.
 
-    A batch holds what the description of an events problem lists. Values are standardised per channel, or, with
-    `per_series`, by offset and scale of the channel in the observations of this row, which are shrunk towards those of
-    all series.
+    A batch holds what the description of an events problem lists. Values are standardised by `scale`, per channel.
     """
 
     values: Tensor  # (E,), observed values of all series, in their own unit
@@ -78,10 +71,9 @@ class EventsData:
     start: Tensor  # (rows,), first observation of a row
     stop: Tensor  # (rows,), and the one after its last; none is later than the origin
     queries: Queries
-    scale: ChannelScale
+    scale: AbstractScale
     static: Tensor | None = None  # (rows, S), standardised attributes; NaN where unknown
     _: KW_ONLY
-    per_series: bool = False  # whether every series has its own offset and scale
     max_queries: int | None = None  # queries of a row in a batch, chosen at random; None: all, in order
     weight: Tensor | None = None  # (C,), relative frequency of a channel among the chosen queries
     seed: int = 0  # of the choice, which also depends on the rows of the batch
@@ -113,7 +105,7 @@ class EventsData:
         origin, queries = self.origins[rows, None], self.queries
         channel = _take(self.channel, token, 0).masked_fill(mask, 0)
         query_channel = _take(queries.channel, asked, 0).masked_fill(query_mask, 0)
-        offset, scale = self._units(rows)
+        offset, scale = self.scale.of_rows(self, rows)
         x = (_take(self.values, token, 0.0) - offset.gather(1, channel)) / scale.gather(1, channel)
         y = _take(queries.values, asked, math.nan).masked_fill(query_mask, math.nan)
         y = (y - offset.gather(1, query_channel)) / scale.gather(1, query_channel)
@@ -137,7 +129,7 @@ class EventsData:
     def offset_and_scale(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Offset and scale, (B, Q, 1) both, that take `y` of a batch back to the unit of `values`."""
         channel = self.query_channels(rows)
-        offset, scale = self._units(rows)
+        offset, scale = self.scale.of_rows(self, rows)
         return offset.gather(1, channel).unsqueeze(-1), scale.gather(1, channel).unsqueeze(-1)
 
     def query_channels(self, rows: Tensor) -> Tensor:
@@ -157,20 +149,14 @@ class EventsData:
         chosen = score.masked_fill(mask, -math.inf).topk(self.max_queries, sorted=False).indices.sort(-1).values
         return index.gather(1, chosen), mask.gather(1, chosen)
 
-    def _units(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Offset and scale of every channel of these rows, (B, C) both."""
-        mean, std, within, shrinkage = self.scale
-        if not self.per_series:
-            return mean.expand(len(rows), -1), std.expand(len(rows), -1)
-        token, mask = _padded(self.start[rows], self.stop[rows], len(self.values), 1)
-        channels, known = len(mean), ~mask
-        group = (_take(self.channel, token, 0) + channels * torch.arange(len(rows))[:, None])[known]
-        count, centre, variance = _moments(_take(self.values, token, 0.0)[known].double(), group, channels * len(rows))
-        count, centre, variance = (each.view(-1, channels) for each in (count, centre, variance))
-        offset = torch.where(count > 0, (count * centre + shrinkage * mean) / (count + shrinkage), mean)
-        prior = within.square()
-        ratio = (count * variance + prior) / (count + 1) / prior
-        return offset, within * ratio.clamp(min=MIN_RELATIVE_SCALE**2).sqrt()
+    def moments(self, rows: Tensor, channels: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Number, mean and variance of the observations of every channel of these rows, (B, channels) each."""
+        start, length = self.start[rows], (self.stop - self.start)[rows].clamp(min=0)
+        row = torch.repeat_interleave(torch.arange(len(rows)), length)
+        index = start[row] + torch.arange(len(row)) - (length.cumsum(0) - length)[row]
+        group = row * channels + self.channel[index]
+        found = _moments(self.values[index].double(), group, channels * len(rows))
+        return tuple(each.view(-1, channels) for each in found)  # pyright: ignore[reportReturnType]
 
 
 def cut_origins(

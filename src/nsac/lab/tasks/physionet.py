@@ -75,7 +75,7 @@ def point(seed: int, stays: Stays) -> Task:
     low, high = np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
     unit = low, np.where(high > low, high - low, 1.0)
     observations = {"value": stays.value, "channel": stays.channel, "times": hours}
-    scale, count = _scale(stays.value[in_train], stays.channel[in_train], stays.stay[in_train], channels)
+    scale, count = _scale(stays.value[in_train], stays.channel[in_train], channels)
     origins = np.full(n, POINT_ORIGIN - _HALF_MINUTE)  # an observation at 24:00 is a target
     ranges = cut_origins(stays.stay, hours, np.arange(n), origins, 2 * POINT_ORIGIN, 2 * POINT_ORIGIN)
     static = standard_static(stays.static, splits[0])
@@ -99,7 +99,7 @@ def following(seed: int, stays: Stays) -> Task:
     n, channels = len(stays.record), len(names)
     splits = split_stays(n, seed)
     in_train = np.isin(stay, splits[0])
-    scale, _ = _scale(value[in_train], channel[in_train], stay[in_train], channels)
+    scale, _ = _scale(value[in_train], channel[in_train], channels)
     mean, std = scale.mean.numpy(), scale.std.numpy()
     usual = np.abs(value - mean[channel]) < MAX_Z * std[channel]
     stay, hour, channel, value = stay[usual], hour[usual], channel[usual], value[usual]
@@ -146,9 +146,9 @@ def next_times(stay: np.ndarray, hour: np.ndarray, origin_stay: np.ndarray, firs
     return np.minimum(after, np.searchsorted(stay, origin_stay, side="right"))
 
 
-def _scale(value: np.ndarray, channel: np.ndarray, stay: np.ndarray, channels: int) -> tuple[ChannelScale, np.ndarray]:
+def _scale(value: np.ndarray, channel: np.ndarray, channels: int) -> tuple[ChannelScale, np.ndarray]:
     """Scale of the training observations, and their number per channel."""
-    scale = ChannelScale.fit(*(torch.from_numpy(each) for each in (value, channel, stay)), channels)
+    scale = ChannelScale.fit(torch.from_numpy(value), torch.from_numpy(channel), channels)
     return scale, np.bincount(channel, minlength=channels)
 
 

@@ -59,7 +59,7 @@ def glucose(seed: int, table: EventTable) -> Task:
     train_until = {s: origins[(origin_segment == s) & (split == 0)].max(initial=-np.inf) for s in np.unique(segment)}
     known = np.array([t <= train_until[s] for s, t in zip(segment, times, strict=True)])
     known &= person != seed % len(table.names)
-    scale = ChannelScale.fit(*(torch.from_numpy(each[known]) for each in (value, channel, person)), 1)
+    scale = ChannelScale.fit(torch.from_numpy(value[known]), torch.from_numpy(channel[known]), 1)
     rows = make_split({"value": value, "channel": channel, "times": times}, ranges, origins, scale, _PLAIN)
     day = torch.from_numpy(2 * np.pi * times / _DAY)
     rows.queries = rows.queries._replace(future=torch.stack([day.sin(), day.cos()], -1))
@@ -79,8 +79,7 @@ def brusselator(seed: int, table: EventTable) -> Task:
     order = np.random.default_rng(seed).permutation(n)
     splits = np.split(order, [round(share * n) for share in BRUSSELATOR_SHARES])
     known = np.isin(table.series, splits[0])
-    inputs = (table.value[known], table.channel[known], table.series[known])
-    scale = ChannelScale.fit(*(torch.from_numpy(each) for each in inputs), 2)
+    scale = ChannelScale.fit(torch.from_numpy(table.value[known]), torch.from_numpy(table.channel[known]), 2)
     observations = {"value": table.value, "channel": table.channel, "times": table.times}
     unit = scale.mean.numpy(), scale.std.numpy()
 
