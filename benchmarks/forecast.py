@@ -1,50 +1,95 @@
-"""Scores of `NSACForecaster` with its defaults, beside the persistence and ridge baselines.
+"""Scores of `NSACForecaster` with its defaults, beside its peers and baselines, on the same forecast origins.
 
-    python benchmarks/forecast.py --data ettm1 jena ettm1-holes ettm1-cells --out results/forecast
+    python benchmarks/forecast.py --data jena-spring jena-autumn --methods nsac lightgbm ridge --out results/forecast
 
-The first nine tenths of a series are fitted, and every forecast whose steps all lie in the last tenth is scored, with
-the target scaled from 0 to 1 by the first eight tenths. The suffix `-holes` leaves out 30 % of the rows, `-cells` 30 %
-of the values, of the whole series. `coverage_90` is the coverage of the intervals as fitted, `adaptive_90` that of
-intervals that adapt online. There is one JSON record per data set; existing records are not computed again.
+Rows before the test part are fitted, and every forecast whose steps all lie in the test part is scored; lookback 48
+steps, horizon 24. Scores are in units of the target's range in the first rows.
+
+- `ettm1`, `jena`: the last tenth is the test part, the range is that of the first eight tenths. The suffix `-holes`
+  leaves out 30 % of the rows, `-cells` 30 % of the values, of the whole series; peers see the complete series.
+- `ettm1-15000`: the first 15,000 rows; the last tenth is the test part, the range is that of the fitted rows.
+- `jena-spring`, `-summer`, `-autumn`, `-winter`: hourly means of the year up to the end of a season's test part; the
+  range is that of the fitted rows. Choices are made on spring and autumn, summer and winter are reported.
+
+`crps_20` is twice the mean pinball loss at 20 quantile levels, for every method; `crps` the exact one of `nsac`, of
+every fifth forecast. `coverage_90` is the coverage of the intervals as fitted, `adaptive_90` that of intervals that
+adapt online. `fit_cpu` are CPU seconds of one thread, children included. There is one JSON record per data set and
+seed; methods that it has already are not computed again. The packages of the peers are in the extra `peers`.
 """
 
 import argparse
+import importlib.util
 import json
+import os
 import subprocess
-import time
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
+from forecast_peers import METHODS, Forecasts, Series
+from peers import QUANTILES, grid_crps
+from threadpoolctl import threadpool_limits
 
 from nsac import NSACForecaster
+from nsac._io import write_atomic
 from nsac.lab.datasets import load_ettm1, load_jena
 from nsac.lab.datasets.weather import JENA_COLUMNS
-from nsac.lab.tasks.forecasts import Setting, build
-from nsac.methods import METHODS, fit
 from nsac.uncertainty.scores import crps, nll
 
 LOOKBACK, HORIZON = 48, 24
 """Steps."""
-WINDOW = (LOOKBACK, HORIZON)
-POWERS = {"mse": 2, "mae": 1, "crps": 1, "coverage_90": 0, "width_90": 1}
-"""How scores change with the unit of the target."""
 REMOVED_SHARE = 0.3
 """Share of the rows, or of the values, that are left out."""
 CRPS_STRIDE = 5
-"""The CRPS is that of every fifth forecast: it is slow for a mixture."""
-SCORES = ("mse", "mae", "crps", "nll", "coverage_90", "width_90", "adaptive_90", "fit_seconds")
+"""The exact CRPS is that of every fifth forecast: it is slow for a mixture."""
+OURS = "nsac"
+SHORT_ROWS = 15_000
+SEASONS = {  # first day of the test part, and the day after the last
+    "spring": ("2020-04-01", "2020-05-16"),
+    "summer": ("2020-07-15", "2020-09-01"),
+    "autumn": ("2020-09-15", "2020-11-01"),
+    "winter": ("2020-11-16", "2021-01-01"),
+}
+WITH_PEERS = [f"ettm1-{SHORT_ROWS}", *(f"jena-{season}" for season in SEASONS)]
+DATA = ["ettm1", "jena", "ettm1-holes", "ettm1-cells", *WITH_PEERS]
+SCORES = ("crps_20", "crps", "mse", "mae", "nll", "coverage_90", "width_90", "adaptive_90", "fit_cpu")
 """Columns of the printed table."""
 
 
-def load(name: str) -> tuple[pd.DataFrame, str, pd.Timedelta]:
-    """Complete series, target and step."""
+class Data(NamedTuple):
+    """A series and its test part, which ends with the last row."""
+
+    frame: pd.DataFrame  # with the column `date`
+    target: str
+    first: pd.Timestamp  # of the test part
+    span: float  # range of the target, the unit of the scores
+    step: pd.Timedelta
+
+
+def load(name: str) -> Data:
+    """The complete series."""
     if name.startswith("ettm1"):
-        return load_ettm1(), "OT", pd.Timedelta("15min")
-    frame = load_jena()[["date", *JENA_COLUMNS]]
-    return frame.drop_duplicates("date").reset_index(drop=True), "T (degC)", pd.Timedelta("10min")
+        frame, target, step = load_ettm1(), "OT", pd.Timedelta("15min")
+        frame = frame[:SHORT_ROWS] if name in WITH_PEERS else frame
+    else:
+        frame = load_jena()[["date", *JENA_COLUMNS]].drop_duplicates("date").reset_index(drop=True)
+        target, step = "T (degC)", pd.Timedelta("10min")
+    season = name.removeprefix("jena-")
+    if season in SEASONS:
+        first, stop = map(pd.Timestamp, SEASONS[season])
+        frame, step = frame.resample("1h", on="date").mean().reset_index(), pd.Timedelta("1h")
+        frame = frame[frame["date"] < stop]
+    else:
+        first = frame["date"][round(0.9 * len(frame))]
+    unit = frame["date"] < first
+    if name not in WITH_PEERS:
+        unit = frame.index < round(0.8 * len(frame))
+    return Data(frame, target, first, float(np.ptp(frame[target][unit].dropna())), step)
 
 
 def remove(frame: pd.DataFrame, name: str, seed: int) -> pd.DataFrame:
@@ -58,25 +103,40 @@ def remove(frame: pd.DataFrame, name: str, seed: int) -> pd.DataFrame:
     return frame
 
 
+def regular(data: Data) -> Series:
+    """For the peers: missing rows and values are those before them."""
+    frame = data.frame.set_index("date").asfreq(data.step).ffill()
+    columns = [data.target, *frame.columns.drop(data.target)]
+    fitted = int((frame.index < data.first).sum())
+    season = int(pd.Timedelta("1D") / data.step)
+    return Series(frame[columns], fitted, np.arange(fitted - 1, len(frame) - HORIZON), LOOKBACK, HORIZON, season)
+
+
+def cpu_seconds() -> float:
+    """Of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
 def score_forecaster(name: str, seed: int, options: dict[str, Any]) -> dict[str, float]:
     """Scores of the forecaster."""
-    frame, target, _ = load(name)
-    first, span = frame["date"][round(0.9 * len(frame))], np.ptp(frame[target][: round(0.8 * len(frame))])
-    frame = remove(frame, name, seed)
-    started = time.monotonic()
-    model = NSACForecaster(HORIZON, LOOKBACK, target, "date", random_state=seed, **options)
-    model.fit(frame[frame["date"] < first])
-    fit_seconds = time.monotonic() - started
-    forecasts = model.historical_forecasts(frame, since=first)
-    known = ~forecasts.y.isnan()
+    data = load(name)
+    frame, span = remove(data.frame, name, seed), data.span
+    started = cpu_seconds()
+    model = NSACForecaster(HORIZON, LOOKBACK, data.target, "date", random_state=seed, **options)
+    model.fit(frame[frame["date"] < data.first])
+    fitted = cpu_seconds()
+    forecasts = model.historical_forecasts(frame, since=data.first)
+    predicted = cpu_seconds()
+    last = data.frame["date"].iloc[-1].as_unit("ns").value
+    known = ~forecasts.y.isnan() & torch.as_tensor(forecasts.times[:, -1:] <= last)
     p, y = forecasts.prediction[known], forecasts.y[known]
     covered = (forecasts.lower <= forecasts.y) & (forecasts.y <= forecasts.upper)
-    started = time.monotonic()
     report = model.update_report(frame)
     some = torch.arange(0, len(y), CRPS_STRIDE)
     return {
         "mse": (p.mean - y).square().mean().item() / span**2,
         "mae": (p.mean - y).abs().mean().item() / span,
+        "crps_20": grid_crps(y.numpy(), p.quantile(QUANTILES.tolist()).movedim(0, -1).numpy()) / span,
         "crps": crps(p[some], y[some]) / span,
         "nll": nll(p, y) - np.log(span),
         "coverage_90": covered[known].double().mean().item(),
@@ -84,52 +144,112 @@ def score_forecaster(name: str, seed: int, options: dict[str, Any]) -> dict[str,
         "adaptive_90": float(np.average(report["coverage_90"], weights=report["forecasts"])),
         "adaptive_90_least": report["coverage_90"].min(),
         "adaptive_90_most": report["coverage_90"].max(),
-        "fit_seconds": fit_seconds,
-        "track_seconds": time.monotonic() - started,
+        "fit_cpu": fitted - started,
+        "predict_cpu": predicted - fitted,
+        "track_cpu": cpu_seconds() - predicted,
         "forecasts": len(y),
     }  # pyright: ignore[reportReturnType]
 
 
-def score_baselines(name: str) -> dict[str, dict[str, float]]:
-    """Scores of persistence and ridge, on complete windows."""
-    frame, target, step = load(name)
-    validation, test = round(0.8 * len(frame)), round(0.9 * len(frame))
-    task = build(
-        name, "sound", 0, frame, Setting((0, validation, test, test, len(frame)), *WINDOW, (target,), step), ""
-    )
-    train = frame[target][:validation]
-    factor = train.std(ddof=0) / np.ptp(train)  # from standard deviations to the range of the training rows
-    scores = {}
-    for method in ("persistence", "ridge"):
-        fitted = METHODS[method](task.problem)
-        fit(fitted, task.train, task.validation)
-        found = task.score_method(fitted)
-        scores[method] = {key: found[key] * factor**power for key, power in POWERS.items()}
-        scores[method]["nll"] = found["nll"] + np.log(factor)
-    return scores
+def score_peer(name: str, seed: int, method: str) -> dict[str, float]:
+    """Scores of a peer or a baseline, on the complete series."""
+    data = load(name)
+    series = regular(data)
+    started = cpu_seconds()
+    predict = METHODS[method].fit(series, seed)
+    fitted = cpu_seconds()
+    forecasts = predict(series.origins)
+    predicted = cpu_seconds()
+    return score(series, data, forecasts) | {"fit_cpu": fitted - started, "predict_cpu": predicted - fitted}
 
 
-def main() -> None:
-    """Compute the records that do not exist, and print all."""
+def score(series: Series, data: Data, forecasts: Forecasts) -> dict[str, float]:
+    """Scores of values that were observed."""
+    ends = series.origins[:: forecasts.every]
+    observed = data.frame.set_index("date").asfreq(data.step)[data.target].to_numpy()
+    y = observed[ends[:, None] + np.arange(1, HORIZON + 1)]
+    known = ~np.isnan(y)
+    y, mean, quantiles = y[known], forecasts.mean[known], forecasts.quantiles[known]
+    lower, upper = quantiles[:, len(QUANTILES) :].T
+    return {
+        "mse": float(np.mean((mean - y) ** 2)) / data.span**2,
+        "mae": float(np.mean(np.abs(mean - y))) / data.span,
+        "crps_20": grid_crps(y, quantiles[:, : len(QUANTILES)]) / data.span,
+        "coverage_90": float(np.mean((lower <= y) & (y <= upper))),
+        "width_90": float(np.mean(upper - lower)) / data.span,
+        "forecasts": len(y),
+        "every": forecasts.every,
+    }
+
+
+def run(name: str, seed: int, method: str, options: dict[str, Any]) -> dict[str, float]:
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        return score_forecaster(name, seed, options) if method == OURS else score_peer(name, seed, method)
+
+
+def complete(path: Path, record: dict[str, Any], methods: list[str], run: Callable[[str], dict[str, float]]) -> None:
+    """Add what the record at `path` does not have, and write it after each method."""
+    if path.exists():
+        record = json.loads(path.read_text())
+    for method in methods:
+        package = OURS if method == OURS else METHODS[method].package
+        if method in record["scores"]:
+            continue
+        if importlib.util.find_spec(package) is None:
+            print(f"{method} needs the package {package} of the extra `peers`: skipped.", file=sys.stderr)
+            continue
+        record["scores"][method] = run(method)
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+        record.setdefault("made_by", {})[method] = {"commit": commit, package: version(package)}
+        write_atomic(path, (json.dumps(record, indent=1) + "\n").encode())
+
+
+def markdown_of(folder: Path) -> str:
+    """CRPS, MSE, coverage and CPU seconds of all methods on the data sets with peers, mean over seeds."""
+    columns, cells = [], {method: [] for method in (OURS, *METHODS)}
+    for name in WITH_PEERS:
+        records = [json.loads(path.read_text())["scores"] for path in sorted(folder.glob(f"{name}-[0-9]*.json"))]
+        if not records:
+            continue
+        columns.append(name)
+        best = min(each[method]["crps_20"] for each in records for method in each)
+        for method, row in cells.items():
+            found = pd.DataFrame([each[method] for each in records if method in each])
+            row.append(_cell(found.mean(), best) if len(found) else "")
+    lines = [["method", *columns], ["---"] * (1 + len(columns)), *([method, *row] for method, row in cells.items())]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _cell(scores: pd.Series, best: float) -> str:
+    crps_20 = f"{scores['crps_20']:.4f}"
+    crps_20 = f"**{crps_20}**" if scores["crps_20"] == best else crps_20
+    return f"{crps_20} / {1000 * scores['mse']:.2f} / {scores['coverage_90']:.2f} / {scores['fit_cpu']:.0f}"
+
+
+def main(given: list[str] | None = None) -> None:
+    """Compute the scores that do not exist, and print all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", default=["ettm1", "jena", "ettm1-holes", "ettm1-cells"])
+    parser.add_argument("--data", nargs="+", default=DATA, choices=DATA, metavar="NAME", help=", ".join(DATA))
+    every = [OURS, *METHODS]
+    parser.add_argument("--methods", nargs="+", default=every, choices=every, metavar="NAME", help=", ".join(every))
     parser.add_argument("--out", type=Path, default=Path("results/forecast"))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--markdown", action="store_true", help="print the table of the documentation, compute nothing")
     parser.add_argument("--options", type=json.loads, default={}, help="arguments of the forecaster, as JSON")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
+    arguments = parser.parse_args(given)
+    if arguments.markdown:
+        return print(markdown_of(arguments.out), end="")
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in arguments.data:
         path = arguments.out / f"{name}-{arguments.seed}.json"
-        if not path.exists():
-            commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
-            record = {"data": name, "seed": arguments.seed, "options": arguments.options, "commit": commit}
-            scores = {"nsac": score_forecaster(name, arguments.seed, arguments.options), **score_baselines(name)}
-            temporary = path.with_suffix(".tmp")
-            temporary.write_text(json.dumps(record | {"scores": scores}, indent=1) + "\n")
-            temporary.rename(path)
-        table = pd.DataFrame(json.loads(path.read_text())["scores"]).T
-        print(f"\n{name}\n{table[[key for key in SCORES if key in table]].to_string(float_format='%.5f')}", flush=True)
+        record = {"data": name, "seed": arguments.seed, "options": arguments.options, "scores": {}}
+        methods = arguments.methods
+        complete(path, record, methods, lambda method, name=name: run(name, arguments.seed, method, arguments.options))
+        if path.exists():
+            table = pd.DataFrame(json.loads(path.read_text())["scores"]).T
+            columns = [key for key in SCORES if key in table]
+            print(f"\n{name}\n{table[columns].to_string(float_format='%.5f')}", flush=True)
 
 
 if __name__ == "__main__":

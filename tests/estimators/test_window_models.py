@@ -79,7 +79,7 @@ def test_the_linear_regression_solves_its_normal_equations(data):
     rows, penalty = data.rest, 0.1
     w = solve_linear(data.problem, data.windows, rows, [penalty])[0]
     batch = data.windows.batch(torch.from_numpy(rows))
-    x, y = design(data.problem, batch), batch["y"].double()
+    x, y = design(data.problem, batch, data.windows.roughness), batch["y"].double()
     gradient = x.T @ (y - x @ w)
     torch.testing.assert_close(gradient[:-1], penalty * len(rows) * w[:-1], rtol=1e-6, atol=1e-7)
     assert gradient[-1].abs().max() < 1e-5
@@ -110,7 +110,7 @@ def test_a_correction_moves_the_mean_and_keeps_the_variances(data, fitted):
     corrected = models.correct(p, few)
     batch = few.batch(torch.arange(9))
     trees = models.trees.predict(models.features.pairs(batch).flatten(0, 1).double()).reshape(9, HORIZON)
-    means = [p.mean, design(data.problem, batch) @ models.linear, trees]
+    means = [p.mean, design(data.problem, batch, models.roughness) @ models.linear, trees]
     expected = sum(w * mean for w, mean in zip(models.weights, means, strict=True))
     torch.testing.assert_close(corrected.mean, expected)
     torch.testing.assert_close(corrected.aleatoric, p.aleatoric)
@@ -123,6 +123,28 @@ def test_models_are_fitted_again_with_what_was_chosen(data, fitted):
     assert again.weights is models.weights and again.trees.value.shape[0] == recipe.rounds
     rows = np.arange(len(data.windows))
     torch.testing.assert_close(again.linear, solve_linear(data.problem, data.windows, rows, [recipe.penalty])[0])
+
+
+def test_the_linear_regression_of_twice_the_changes_reads_root_two_times_the_changes(data):
+    batch, roughness = first_rows(data.windows), data.windows.roughness
+    last = batch["x"][:, -1:]
+    large, doubled = (batch | {"x": last + factor * (batch["x"] - last)} for factor in (1000, 2000))
+    changes = (LOOKBACK - 1) * data.problem.input_dim
+    once, twice = (design(data.problem, each, roughness) for each in (large, doubled))
+    torch.testing.assert_close(twice[:, :changes], 2**0.5 * once[:, :changes], rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(twice[:, changes:], once[:, changes:])
+
+
+def test_models_of_an_older_folder_read_differences_in_units_of_each_variable(data, fitted):
+    tensors = fitted[0].to_tensors()
+    del tensors["roughness"]
+    read = WindowModels.from_tensors(tensors, fitted[0].features, data.problem)
+    batch = first_rows(data.windows)
+    p = Prediction(*torch.zeros(2, 1, 7, HORIZON).double())
+    flat = torch.cat([data.problem.flatten(batch).double(), torch.ones(7, 1).double()], 1)
+    trees = read.trees.predict(read.features.pairs(batch).flatten(0, 1).double()).reshape(7, HORIZON)
+    expected = read.weights[1] * (flat @ read.linear) + read.weights[2] * trees
+    torch.testing.assert_close(read.move(p, batch, read.trees.predict).mean, expected)
 
 
 def test_a_file_gives_the_models_back(data, fitted):
@@ -140,6 +162,12 @@ def test_damaged_models_are_refused(data, fitted, name, change):
     tensors = fitted[0].to_tensors()
     with pytest.raises(ValueError, match="must have shapes"):
         WindowModels.from_tensors(tensors | {name: change(tensors[name])}, fitted[0].features, data.problem)
+
+
+def test_a_roughness_that_is_not_positive_is_refused(data, fitted):
+    tensors = fitted[0].to_tensors() | {"roughness": torch.zeros(())}
+    with pytest.raises(ValueError, match="one positive number"):
+        WindowModels.from_tensors(tensors, fitted[0].features, data.problem)
 
 
 def test_trees_learn_from_pairs_whose_target_was_observed(data):

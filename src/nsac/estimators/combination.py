@@ -118,14 +118,14 @@ class WindowModelsGraph(nn.Module):
     def __init__(self, models: WindowModels):
         super().__init__()
         self.features, self.problem, self.depth = models.features, models.problem, int(models.trees.depth)
-        self.trees = _Tensors(models.trees)
+        self.trees, self.roughness = _Tensors(models.trees), models.roughness
         self.register_buffer("linear", models.linear.clone())
         self.register_buffer("weights", models.weights.clone())
 
     def forward(self, draws: Prediction, batch: Batch) -> Prediction:
         """As `WindowModels.correct`."""
         trees: Trees = self.trees.model()
-        models = WindowModels(self.linear, trees, self.weights, self.features, self.problem)
+        models = WindowModels(self.linear, trees, self.weights, self.features, self.problem, self.roughness)
         return models.move(draws, batch, lambda rows: trees.mean(rows, self.depth))
 
 

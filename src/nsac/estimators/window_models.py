@@ -22,6 +22,7 @@ from nsac.methods import AbstractMethod, WindowProblem
 from nsac.models.encoder import Batch
 from nsac.models.windows import interpolate_missing
 from nsac.training import Subset, WindowData, batches
+from nsac.training.windows import last_and_unit
 from nsac.uncertainty import Prediction
 
 MAX_WINDOWS = 10_000  # windows up to which these models are fitted; with more, the networks alone were better
@@ -108,6 +109,7 @@ class WindowModels:
     weights: Tensor  # (NUM_MODELS,)
     features: LeadFeatures
     problem: WindowProblem
+    roughness: float | None  # see `design`; None in older folders
 
     @classmethod
     def fit(
@@ -122,7 +124,9 @@ class WindowModels:
         rows = [each.batch(torch.arange(len(each))) for each in left_out]
         y = [each["y"].double() for each in rows]
         solutions = [solve_linear(problem, windows, train, PENALTIES) for train, _ in splits]
-        linear = [design(problem, each) @ solution for each, solution in zip(rows, solutions, strict=True)]
+        linear = [
+            design(problem, each, windows.roughness) @ solution for each, solution in zip(rows, solutions, strict=True)
+        ]
         grown = [grow(features, windows, train, MAX_ROUNDS, seed + k) for k, (train, _) in enumerate(splits)]
         staged = [_staged(model, features.pairs(each)) for model, each in zip(grown, rows, strict=True)]
         penalty, rounds = _best(linear, y), _best(staged, y)
@@ -136,7 +140,9 @@ class WindowModels:
         weights = model_weights(torch.stack([torch.cat(ensemble), *others]), torch.cat(y))
         trees = Trees.of(grown, len(splits), rounds + 1, 2 * LEAVES - 1)
         average = torch.stack([each[penalty] for each in solutions]).mean(0)
-        return cls(average, trees, weights, features, problem), Recipe(PENALTIES[penalty], rounds + 1)
+        return cls(average, trees, weights, features, problem, windows.roughness), Recipe(
+            PENALTIES[penalty], rounds + 1
+        )
 
     def refit(self, recipe: Recipe, windows: WindowData, seed: int) -> "WindowModels":
         """The same models, fitted to all of these windows; the weights stay."""
@@ -155,13 +161,14 @@ class WindowModels:
         """As `correct`, for one batch; `trees` evaluates the trees at rows of pairs."""
         pairs = self.features.pairs(batch)
         grown = trees(pairs.flatten(0, 1).double()).reshape(-1, self.features.horizon)
-        means = torch.stack([p.mean, design(self.problem, batch) @ self.linear, grown])
+        means = torch.stack([p.mean, design(self.problem, batch, self.roughness) @ self.linear, grown])
         return p.affine(torch.ones_like(p.mean[:1]), (self.weights[:, None, None] * means).sum(0) - p.mean)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """For a file."""
         trees = {f"trees.{name}": tensor for name, tensor in self.trees.to_tensors().items()}
-        return {"linear": self.linear, "weights": self.weights} | trees
+        unit = {} if self.roughness is None else {"roughness": torch.tensor(self.roughness).double()}
+        return {"linear": self.linear, "weights": self.weights} | unit | trees
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor], features: LeadFeatures, problem: WindowProblem) -> "WindowModels":
@@ -172,13 +179,23 @@ class WindowModels:
         found = [tuple(linear.shape), tuple(weights.shape)]
         if found != shapes or bool((weights < 0).any()):
             raise ValueError(f"`linear` and non-negative `weights` must have shapes {shapes}. Got {found} instead.")
-        return cls(linear, Trees.from_tensors(nodes, features.size(problem), 1), weights, features, problem)
+        trees = Trees.from_tensors(nodes, features.size(problem), 1)
+        return cls(linear, trees, weights, features, problem, _read_roughness(tensors))
 
 
-def design(problem: WindowProblem, batch: Batch) -> Tensor:
-    """What the linear regression reads: all values of the window, interpolated, calendar and 1, (B, features + 1)."""
-    complete = batch | {"x": interpolate_missing(batch["x"])}
-    rows = replace(problem, missing=False).flatten(complete).double()
+def design(problem: WindowProblem, batch: Batch, roughness: float | None) -> Tensor:
+    """What the linear regression reads: all values of the window, interpolated, calendar and 1, (B, features + 1).
+
+    Earlier values are differences to the last ones, in the unit that `y` has: the root of the target's recent roughness
+    over this one. Without it, in older folders, each variable has its own amplitude as unit.
+    """
+    x = interpolate_missing(batch["x"])
+    if roughness is None:
+        rows = replace(problem, missing=False).flatten(batch | {"x": x}).double()
+    else:
+        last, unit = x[:, -1:], last_and_unit(batch["x"][..., :1], x.new_ones(x.shape[1], 1), 1, roughness)[1]
+        vectors = [((x - last)[:, :-1] / unit).flatten(1), last[:, 0]]
+        rows = torch.cat([*vectors, batch["calendar"]] if problem.calendar_dim else vectors, 1).double()
     return torch.cat([rows, torch.ones_like(rows[:, :1])], 1)
 
 
@@ -189,7 +206,7 @@ def solve_linear(problem: WindowProblem, windows: WindowData, rows: np.ndarray, 
     """
     gram, moment, chosen = torch.zeros(()).double(), torch.zeros(()).double(), subsample(rows, MAX_LINEAR_WINDOWS)
     for batch in batches(Subset(windows, chosen), PREDICTION_BATCH):
-        x, y = design(problem, batch), interpolate_missing(batch["y"].double()[..., None])[..., 0]
+        x, y = design(problem, batch, windows.roughness), interpolate_missing(batch["y"].double()[..., None])[..., 0]
         gram, moment = gram + x.T @ x, moment + x.T @ y
     eye = torch.eye(len(gram)).double()
     eye[-1, -1] = MIN_PENALTY / len(chosen)  # hardly any on the intercept
@@ -222,6 +239,15 @@ def model_weights(means: Tensor, y: Tensor) -> Tensor:
     """Non-negative weights, (models,), of means of left-out windows, (models, windows, horizon)."""
     known = ~y.isnan()
     return robust_weights(means[:, known].numpy(), y[known].numpy(), np.ones(int(known.sum())))
+
+
+def _read_roughness(tensors: dict[str, Tensor]) -> float | None:
+    if "roughness" not in tensors:
+        return None
+    value = tensors["roughness"]
+    if value.numel() != 1 or not 0 < float(value) < np.inf:
+        raise ValueError(f"`roughness` must be one positive number. Got {value.tolist()} instead.")
+    return float(value)
 
 
 def _rounded(calendar: Tensor) -> Tensor:

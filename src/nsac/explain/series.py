@@ -177,7 +177,8 @@ class WindowSubject(AbstractSeriesSubject):
         found = {f"network {i + 1}": mean.numpy() for i, mean in enumerate(means)}
         others = self.model.components_
         if others is not None:
-            found["linear regression"] = (last + unit * (design(others.problem, batch) @ others.linear)).numpy()
+            linear = design(others.problem, batch, others.roughness) @ others.linear
+            found["linear regression"] = (last + unit * linear).numpy()
             if others.weights[TREES] > 0:
                 grown = others.trees.predict(others.features.pairs(batch).flatten(0, 1).double())
                 found["trees"] = (last + unit * grown.reshape(unit.shape)).numpy()

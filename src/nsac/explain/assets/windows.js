@@ -37,14 +37,19 @@ function prepareWindow(model, { values, calendar }) {
   return { z, filled, absent, missing, calendar: known, age, described };
 }
 
+// Root of the roughness of the latest steps up to the last known one, over the typical one.
+function recentRoughness(target, age, typical) {
+  if (typical === null) return 1;
+  const steps = target.length, recent = Math.min(steps, Math.max(2, Math.floor(steps / 4))), shift = Math.min(age, steps - recent);
+  let square = 0;
+  for (let i = steps - recent + 1; i < steps; i++) square += (target[i - shift] - target[i - 1 - shift]) ** 2;
+  return (square / Math.max(1, recent - 1) / typical ** 2 + 0.3 ** 2) ** 0.25;
+}
+
 // Unit and offset of the forecasts, by lead time.
 function lastAndUnit(model, row) {
   const { centre, scale, change, roughness } = model.windows, target = row.filled[0], steps = target.length;
-  const age = Math.min(row.age, change.length - model.outputs), recent = Math.min(steps, Math.max(2, Math.floor(steps / 4)));
-  const shift = Math.min(age, steps - recent);
-  let square = 0;
-  for (let i = steps - recent + 1; i < steps; i++) square += (target[i - shift] - target[i - 1 - shift]) ** 2;
-  const rough = roughness === null ? 1 : (square / Math.max(1, recent - 1) / roughness ** 2 + 0.3 ** 2) ** 0.25;
+  const age = Math.min(row.age, change.length - model.outputs), rough = recentRoughness(target, age, roughness);
   const unit = Array.from({ length: model.outputs }, (_, h) => scale[0] * rough * change[age + h]);
   return { unit, offset: unit.map(() => centre[0] + scale[0] * target[steps - 1]) };
 }
@@ -59,13 +64,16 @@ function outageFactor(model, age) {
 
 // Linear regression on the whole window, by lead time.
 function runLinear(model, row) {
-  const { values, shape } = model.tensors.linear, { amplitudes } = model.windows.models, steps = row.filled[0].length, inputs = [];
+  const { values, shape } = model.tensors.linear, { amplitudes, roughness } = model.windows.models, steps = row.filled[0].length, inputs = [];
+  const common = roughness === null ? 1 : recentRoughness(row.filled[0], row.missing ? row.age : 0, roughness);
+  const differences = roughness !== null || amplitudes.length;
   const sizes = row.filled.map((channel, v) => {
+    if (roughness !== null) return common; // in models of older folders each channel has its own unit
     const last = channel[steps - 1], square = average(channel.map((each) => (each - last) ** 2));
     return amplitudes.length ? Math.sqrt(square + (0.3 * amplitudes[v]) ** 2) : 1;
   });
   for (let t = 0; t < steps; t++)
-    row.filled.forEach((channel, v) => inputs.push(!amplitudes.length || t === steps - 1 ? channel[t] : (channel[t] - channel[steps - 1]) / sizes[v]));
+    row.filled.forEach((channel, v) => inputs.push(!differences || t === steps - 1 ? channel[t] : (channel[t] - channel[steps - 1]) / sizes[v]));
   inputs.push(...row.calendar, 1);
   return Array.from({ length: shape[1] }, (_, h) => inputs.reduce((sum, each, i) => sum + each * values[i * shape[1] + h], 0));
 }
