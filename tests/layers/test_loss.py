@@ -36,6 +36,22 @@ def test_nll_is_minus_the_log_density(generator):
     torch.testing.assert_close(gaussian_nll(mean, log_std, y), expected)
 
 
+def test_beta_goes_from_the_gradient_of_the_likelihood_to_that_of_least_squares(generator):
+    mean, log_std, y = torch.randn(3, 4, generator=generator, dtype=torch.float64).unbind(0)
+    mean.requires_grad_()
+    for beta in (0.0, 0.5, 1.0):
+        (found,) = torch.autograd.grad(gaussian_nll(mean, log_std, y, beta), mean)
+        torch.testing.assert_close(found, (mean.detach() - y) / 4 * torch.exp(2 * (beta - 1) * log_std))
+
+
+def test_the_standard_deviation_that_minimises_the_loss_does_not_depend_on_beta(generator):
+    y = 3 * torch.randn(1000, generator=generator, dtype=torch.float64)
+    log_std = y.square().mean().sqrt().log().expand(1000).clone().requires_grad_()
+    for beta in (0.0, 1.0):
+        (gradient,) = torch.autograd.grad(gaussian_nll(torch.zeros_like(y), log_std, y, beta), log_std)
+        assert gradient.sum().abs() < 1e-9
+
+
 def test_the_loss_is_algorithm_1(generator):
     x, y = torch.randn(4, 1, 3, generator=generator), torch.randn(4, 2, generator=generator)
     mean, log_std = torch.randn(2, 5, 6, 2, generator=generator).unbind(0)  # 4 rows of the batch, 2 surrogates

@@ -16,6 +16,8 @@ from nsac.methods import EventsProblem, SeriesProblem, TableProblem, WindowProbl
         (EventsProblem, {"channels": 0}, "channels"),
         (EventsProblem, {"channels": 2, "targets": (0, 2)}, "targets"),
         (EventsProblem, {"static_dim": -1}, "static_dim"),
+        (EventsProblem, {"heavy_tails": False, "beta": 1.5}, "beta"),
+        (EventsProblem, {"beta": 1.0}, "beta"),
         (EventsProblem, {"time_scale": -1.0}, "time_scale"),
     ],
 )

@@ -3,7 +3,7 @@ import torch
 
 from nsac.methods import METHODS, EventsProblem
 from nsac.models import EventsEncoder
-from nsac.models.channels import channel_statistics, read_events
+from nsac.models.channels import LINEAR_RANGE, channel_statistics, compress, expand, read_events
 from support.problems import sporadic
 
 ALL = ("x", "channel", "times", "mask")
@@ -138,3 +138,36 @@ def test_the_first_mean_lies_between_the_values_of_the_channel(generator):
     high = statistics.high.clamp(min=0).gather(1, batch["query_channel"])
     anchor = encoder(batch).skip[..., 0]
     assert ((anchor >= low - 1e-9) & (anchor <= high + 1e-9)).all()
+
+
+def test_compressed_values_are_smooth_odd_monotone_and_can_be_expanded():
+    x = torch.linspace(-1e4, 1e4, 200_001, dtype=torch.float64)
+    z = compress(x)
+    assert torch.equal(z[x.abs() <= LINEAR_RANGE], x[x.abs() <= LINEAR_RANGE])
+    assert (z.diff() > 0).all()
+    torch.testing.assert_close(z, -z.flip(0))
+    torch.testing.assert_close(expand(z), x, rtol=1e-12, atol=0)
+    edge = torch.tensor(LINEAR_RANGE * (1 + 1e-9), dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(compress(edge), edge)
+    assert slope.item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["nsac", "gmle"])
+def test_one_wrong_entry_does_not_ruin_the_forecasts_of_other_channels(generator, name):
+    batch = batch_of(generator)
+    method = METHODS[name](EventsProblem(channels=3, static_dim=2, future_dim=1))
+    wrong = {**batch, "x": torch.where(batch["channel"] == 0, 1e5, batch["x"])}
+    other = (batch["query_channel"] != 0).unsqueeze(-1)
+    change = (method.predict(wrong).mean - method.predict(batch).mean)[other]
+    assert change.abs().max() < 20  # 8e3 (gmle) and 3e7 (nsac) without compression
+
+
+def test_the_last_value_is_an_anchor_however_large(generator):
+    batch, encoder = batch_of(generator), encoder_of()
+    with torch.no_grad():
+        encoder.anchor.weight.zero_()
+        encoder.anchor.bias.zero_()
+        encoder.anchor.bias[0] = 200  # all weight on the last value
+    batch["x"] = batch["x"] * 1e3
+    last = channel_statistics(read_events(batch, 3, 1.0), 3).last.gather(1, batch["query_channel"])
+    torch.testing.assert_close(encoder(batch).skip[..., 0], last, rtol=1e-4, atol=1e-4)

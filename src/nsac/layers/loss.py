@@ -98,10 +98,16 @@ class NSACLoss(nn.Module):
         return nll + self.reg_weight * reg
 
 
-def gaussian_nll(mean: Tensor, log_std: Tensor, y: Tensor) -> Tensor:
-    r"""Mean of $\frac12[\log 2\pi + 2s + (y - \mu)^2 e^{-2s}]$, with $s$ = `log_std`, over observed targets."""
+def gaussian_nll(mean: Tensor, log_std: Tensor, y: Tensor, beta: float = 0.0) -> Tensor:
+    r"""Mean of $\frac12[\log 2\pi + 2s + (y - \mu)^2 e^{-2s}]$, with $s$ = `log_std`, over observed targets.
+
+    With `beta` each term has the weight $e^{2\beta s}$, which is held constant (Seitzer et al., 2022): the gradient of
+    the mean goes from that of the likelihood, at 0, to that of least squares, at 1.
+    """
     known, y = fill_missing_targets(y, mean)
     terms = math.log(2 * math.pi) + 2 * log_std + (y - mean) ** 2 * torch.exp(-2 * log_std)
+    if beta:
+        terms = terms * torch.exp(2 * beta * log_std.detach())
     return 0.5 * mean_over_observed(terms, known)
 
 

@@ -29,7 +29,7 @@ class AbstractGaussian(AbstractTrainable):
         """Negative log-likelihood, with a perturbation per row."""
         features = self.trunk(batch)
         hidden = self._perturb(features.hidden, tuple(features.hidden.shape[:-1]), generator)
-        nll = self.head.nll(features._replace(hidden=hidden), self.target(batch))
+        nll = self.head.nll(features._replace(hidden=hidden), self.target(batch), self.problem.beta)
         self.parts = {"nll": nll.detach()}
         return nll
 

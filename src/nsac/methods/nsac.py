@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nsac._checks import check_choice, warn_single_key
 from nsac.layers import Draws, Novelty, NSACLoss
+from nsac.layers.loss import gaussian_nll
 from nsac.layers.novelty import MAX_TRAINING_INPUTS, Epistemic
 from nsac.layers.reader import LinearReader
 from nsac.layers.tails import spread_scales, tailed_nll
@@ -22,7 +23,7 @@ from nsac.training import Data, batches
 Objective = Literal["novelty", "paper"]
 FLOAT_COLUMNS = ("x", "y", "calendar", "static", "future")
 """Columns of a batch that are converted to the precision of the weights; others keep theirs."""
-TRAINING_DRAWS = 5  # draws per row in training with heavy tails
+TRAINING_DRAWS = 5  # draws per row in training
 MAX_EVENT_ROWS, MAX_DESCRIBED = 2000, 8192
 """Rows of events, each with many queries, that the novelty is fitted to, and queries of a batch that are described."""
 
@@ -117,23 +118,25 @@ class NSACMethod(AbstractTrainable):
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Negative log-likelihood; with the paper's objective also the separation of surrogates, in one pass."""
-        if self.reader.per_output == 3:
-            encoded = self.network.encoder(batch)
-            noise = self.network.noise(encoded, TRAINING_DRAWS, generator, shared=False)
-            mean, log_std, tail = self._read(encoded, noise, None)
-            nll = tailed_nll(mean, log_std, tail, self.target(batch))
+        y = self.target(batch)
+        if self.objective is None:
+            mean, log_std, *tail = self._training_draws(batch, TRAINING_DRAWS, generator)
+            nll = tailed_nll(mean, log_std, tail[0], y) if tail else gaussian_nll(mean, log_std, y, self.problem.beta)
             self.parts = {"nll": nll.detach()}
             return nll
-        others = {name: value for name, value in batch.items() if name not in ("x", "y")}
 
         def layer(x: Tensor, num_samples: int, generator: torch.Generator | None, **inputs: Tensor) -> Draws:
-            encoded = self.network.encoder({"x": x, **inputs})
-            return Draws(*self._read(encoded, self.network.noise(encoded, num_samples, generator, shared=False), None))
+            return Draws(*self._training_draws({"x": x, **inputs}, num_samples, generator))
 
-        objective = self.objective or NSACLoss(reg_weight=0.0)  # the likelihood alone
-        loss = objective(layer, batch["x"], self.target(batch), generator, **others)
-        self.parts = objective.parts
+        others = {name: value for name, value in batch.items() if name not in ("x", "y")}
+        loss = self.objective(layer, batch["x"], y, generator, **others)
+        self.parts = self.objective.parts
         return loss
+
+    def _training_draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> tuple[Tensor, ...]:
+        """As `_read`, with noise of its own for every row."""
+        encoded = self.network.encoder(batch)
+        return self._read(encoded, self.network.noise(encoded, num_samples, generator, shared=False), None)
 
     def _read(self, encoded: Encoded, noise: Tensor, epistemic: Callable[[], Epistemic] | None) -> tuple[Tensor, ...]:
         """Mean and log standard deviation of each draw, and with heavy tails the width of its tail."""

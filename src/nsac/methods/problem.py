@@ -26,6 +26,7 @@ class AbstractProblem(ABC):
     kind: ClassVar[Kind]
     has_query_axis: ClassVar[bool] = False  # whether a row has several queries, each with its own outputs
     heavy_tails: ClassVar[bool] = False  # whether a likelihood has tails of learned weight, or is Gaussian
+    beta: ClassVar[float] = 0.0  # of a Gaussian likelihood, see `gaussian_nll`
 
     input_dim: int  # numeric columns, features of an observation, variables of a window, or channels of a frame
     output_dim: int  # numbers to predict per row, or per query time
@@ -193,6 +194,7 @@ class EventsProblem(AbstractProblem):
     future_dim: int = 0  # covariates known in advance at a query
     time_scale: float = 1.0  # characteristic time scale: about the length of an observed window
     heavy_tails: bool = True  # whether a likelihood has tails of learned weight, or is Gaussian
+    beta: float = 0.0  # of a Gaussian likelihood: 0 is maximum likelihood, with 1 means are fitted by least squares
 
     def _check(self) -> None:
         for name in ("input_dim", "output_dim"):
@@ -202,6 +204,11 @@ class EventsProblem(AbstractProblem):
         check_int("static_dim", self.static_dim, 0)
         check_int("future_dim", self.future_dim, 0)
         check_positive("time_scale", self.time_scale)
+        if not 0 <= self.beta <= 1 or (self.beta and self.heavy_tails):
+            raise ValueError(
+                f"`beta` must be from 0 to 1, and 0 with heavy tails. Got {self.beta} instead. "
+                "Pass heavy_tails=False for a Gaussian likelihood."
+            )
         if any(not 0 <= target < self.channels for target in self.targets):
             raise ValueError(f"`targets` must be among {self.channels} channels. Got {self.targets} instead.")
 

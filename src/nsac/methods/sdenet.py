@@ -51,7 +51,7 @@ class SDENet(AbstractTrainable):
         """Negative log-likelihood of one path, and the diffusion as a classifier of perturbed data."""
         features = self.trunk(batch)
         flow = self._flow(features, tuple(features.hidden.shape[:-1]), generator)
-        nll = self.head.nll(flow, self.target(batch))
+        nll = self.head.nll(flow, self.target(batch), self.problem.beta)
         with torch.no_grad():
             perturbed = self.trunk({**batch, "x": self.surrogate(batch["x"], lambda x: x, generator)}).hidden
         id_logit = self.diffusion(features.hidden.detach())

@@ -14,6 +14,7 @@ RECENT_WIDTHS = (0.02, 0.1, 0.5)
 SLOPE_RIDGE = 0.2  # distance in time, over the width, below which the slope between observations is noise
 SPREAD_FLOOR = 0.05  # added to the standard deviation of a channel before its logarithm, in standardised units
 AGE_RESOLUTION = 0.01  # age, over `time_scale`, up to which ages differ little
+LINEAR_RANGE = 5.0  # standardised values up to this size are read as they are, larger ones through a logarithm
 
 
 class Events(NamedTuple):
@@ -59,6 +60,21 @@ FEATURES = 8 + 2 * len(RECENT_WIDTHS)  # numbers of `ChannelStatistics.features`
 def log_age(age: Tensor) -> Tensor:
     """Logarithm of an age over `time_scale`, 0 at age 0."""
     return (age / AGE_RESOLUTION).log1p()
+
+
+def compress(x: Tensor) -> Tensor:
+    r"""$x$ up to $|x| = c$ = `LINEAR_RANGE`, then $\pm c\,(1 + \log(|x| / c))$: smooth, odd and monotone.
+
+    A single wrong entry (a pH of 735) would otherwise drive every prediction of its row far out of range.
+    """
+    c = LINEAR_RANGE
+    return torch.where(x.abs() <= c, x, x.sign() * c * (1 + (x.abs() / c).clamp(min=1).log()))
+
+
+def expand(z: Tensor) -> Tensor:
+    """The inverse of `compress`."""
+    c = LINEAR_RANGE
+    return torch.where(z.abs() <= c, z, z.sign() * c * ((z.abs() / c).clamp(min=1) - 1).exp())
 
 
 def read_events(batch: Batch, channels: int, time_scale: float) -> Events:
@@ -136,11 +152,11 @@ def channel_statistics(events: Events, channels: int) -> ChannelStatistics:
 
 
 def fill_unknown(name: str, values: Tensor) -> Tensor:
-    """Known numbers, 0 where one is unknown (NaN), and a flag for each: (..., S) -> (..., 2 S)."""
+    """Known numbers, compressed, 0 where one is unknown (NaN), and a flag for each: (..., S) -> (..., 2 S)."""
     unknown = values.isnan()
     filled = values.masked_fill(unknown, 0)
     check_finite(name, filled)
-    return torch.cat([filled, unknown.to(values.dtype)], -1)
+    return torch.cat([compress(filled), unknown.to(values.dtype)], -1)
 
 
 def _pad(values: Tensor, value: float) -> Tensor:

@@ -15,6 +15,8 @@ from nsac.models.channels import (
     Events,
     channel_statistics,
     check_channel,
+    compress,
+    expand,
     fill_unknown,
     log_age,
     read_events,
@@ -33,7 +35,8 @@ class EventsEncoder(AbstractEncoder):
     Values are standardised per channel, times are relative to the forecast origin and at most 0. A query is encoded
     from its channel, its lead time, statistics of the channel and of all channels, `static` attributes and covariates
     known in advance (`future`). The mean is predicted as a change from an anchor: a learned mixture of the channel's
-    last value, its recent means, its mean, and 0.
+    last value, its recent means, its mean, and 0. Networks read extreme values through a logarithm (`compress`); the
+    last value is an anchor as it is, and a mean is one of compressed values.
 
     The result does not depend on the order of observations, on masked ones, nor on channels without observations.
 
@@ -99,7 +102,7 @@ class EventsEncoder(AbstractEncoder):
         )  # fmt: skip
 
     def _read(self, batch: Batch) -> tuple[Events, Tensor]:
-        """Checked tokens, and lead times over `time_scale`."""
+        """Checked tokens, whose values are compressed, and lead times over `time_scale`."""
         names = ("x", "channel", "times", "query_channel", "query_times")
         names += ("static",) * bool(self.static_dim) + ("future",) * bool(self.future_dim)
         missing = [name for name in names if name not in batch]
@@ -114,6 +117,7 @@ class EventsEncoder(AbstractEncoder):
         if self.future_dim:
             check_shape("future", batch["future"], "(batch, queries, covariates)", (rows, queries, self.future_dim))
         events = read_events(batch, self.channels, self.time_scale)
+        events = events._replace(x=compress(events.x))
         return events, (batch["query_times"] / self.time_scale).to(batch["x"].dtype)
 
     def _tokens(self, events: Events, statistics: ChannelStatistics) -> Tensor:
@@ -144,7 +148,7 @@ class EventsEncoder(AbstractEncoder):
         shrunk = statistics.mean * statistics.count / (statistics.count + MEAN_SHRINKAGE)
         values = torch.stack([statistics.last, shrunk, torch.zeros_like(shrunk), *statistics.recent.unbind(-1)], -1)
         weights = self.anchor(query).softmax(-1)
-        return (weights * self._of_query(values, batch)).sum(-1, keepdim=True)
+        return (weights * expand(self._of_query(values, batch))).sum(-1, keepdim=True)
 
     def _of_query(self, per_channel: Tensor, batch: Batch) -> Tensor:  # b c f -> b q f
         index = batch["query_channel"].unsqueeze(-1).expand(-1, -1, per_channel.shape[-1])

@@ -109,8 +109,8 @@ class Head(nn.Module):
         log_std = log_std.clamp(*LOG_STD_RANGE)
         return Draws(*spread_scales(mean, log_std, tail_width(tail[0]), num_samples)) if tail else Draws(mean, log_std)
 
-    def nll(self, features: Features, y: Tensor) -> Tensor:
-        """Negative log-likelihood of a Gaussian read-out, or of one with heavy tails."""
+    def nll(self, features: Features, y: Tensor, beta: float = 0.0) -> Tensor:
+        """Negative log-likelihood of a Gaussian read-out, weighted with `beta`, or of one with heavy tails."""
         mean, log_std, *tail = self(features)
         log_std = log_std.clamp(*LOG_STD_RANGE)
-        return tailed_nll(mean, log_std, tail_width(tail[0]), y) if tail else gaussian_nll(mean, log_std, y)
+        return tailed_nll(mean, log_std, tail_width(tail[0]), y) if tail else gaussian_nll(mean, log_std, y, beta)

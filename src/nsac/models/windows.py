@@ -16,8 +16,10 @@ MIN_RELATIVE_AMPLITUDE = 0.3  # minimum over the typical one: noise in a constan
 def interpolate_missing(x: Tensor) -> Tensor:
     """Windows, (B, L, V), interpolated linearly in time, constant at the ends, and 0 for a variable without values."""
     absent, last = x.isnan(), x.shape[1] - 1
-    if not torch.compiler.is_compiling() and not absent.any():
-        return x
+    if not torch.compiler.is_compiling():
+        rows = absent.any(2).any(1)
+        if not rows.all():  # only the others need it
+            return x.index_put((rows,), interpolate_missing(x[rows])) if rows.any() else x
     steps = torch.arange(x.shape[1], device=x.device)[:, None]
     before = _running_max(torch.where(absent, -1, steps))
     after = last - _running_max(torch.where(absent, -1, last - steps).flip(1)).flip(1)

@@ -126,7 +126,8 @@ def test_the_splits_of_a_task_share_no_row(data, name, protocol):
 
 def test_every_task_of_a_source_is_scored():
     scored = [(row["task"], row["protocol"], row["method"]) for row in baseline_scores("spiral")]
-    assert scored == [("spiral", "paper", "mean"), ("spiral", "sound", "mean")]
+    events = [("spiral-events", "sound", method) for method in ("mean", "persistence", "extrapolation")]
+    assert scored == [("spiral", "paper", "mean"), ("spiral", "sound", "mean"), *events]
 
 
 def test_a_row_has_the_unit_and_the_text_of_its_task():

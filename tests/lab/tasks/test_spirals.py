@@ -75,3 +75,22 @@ def test_the_order_of_queries_is_independent_of_the_random_numbers_of_the_spiral
     order = query_times.view(200, 150).argsort(-1).argsort(-1)
     reused = torch.rand(200, 150, generator=torch.Generator().manual_seed(seed)).argsort(-1)
     assert (order == reused).double().mean() < 0.02  # 1 in 150 by chance
+
+
+def test_spirals_as_events_have_the_observations_and_targets_of_the_task():
+    series, events = spirals.build("sound", 3), spirals.build_events(3)
+    for split in ("validation", "test"):
+        rows = torch.arange(len(series.split(split)))
+        one, two = series.split(split).batch(rows), events.split(split).batch(rows)
+        assert torch.equal(two["x"].unflatten(1, (-1, 2)), one["x"].float())
+        assert torch.equal(two["y"].squeeze(-1).unflatten(1, (-1, 2)), one["y"].float())
+        torch.testing.assert_close(two["times"][:, ::2] + spirals.ORIGIN, one["times"].double())
+        torch.testing.assert_close(two["query_times"][:, 1::2] + spirals.ORIGIN, one["query_times"].double())
+        assert (two["times"] <= 0).all() and not two["mask"].any()
+
+
+def test_training_asks_for_some_targets_of_a_spiral():
+    task = spirals.build_events(0)
+    batch = task.train.batch(torch.arange(16))
+    assert batch["y"].shape == (16, spirals.EVENT_QUERIES, 1) and not batch["y"].isnan().any()
+    assert batch["query_channel"].unique().tolist() == [0, 1]

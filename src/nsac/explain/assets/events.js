@@ -1,10 +1,12 @@
 "use strict";
 // Irregular series: every observation is a token, and a query is a channel and a lead time. See `nsac.models.events`.
 
-const CYCLES = [0.25, 0.5, 1, 2, 4, 8], WIDTHS = [0.02, 0.1, 0.5];
+const CYCLES = [0.25, 0.5, 1, 2, 4, 8], WIDTHS = [0.02, 0.1, 0.5], LINEAR = 5;
 const logAge = (age) => Math.log1p(age / 0.01);
 const timeFeatures = (tau) => [...CYCLES.map((c) => Math.sin(2 * Math.PI * c * tau)), ...CYCLES.map((c) => Math.cos(2 * Math.PI * c * tau))];
-const fillUnknown = (values) => [...values.map((each) => (Number.isNaN(each) ? 0 : each)), ...values.map((each) => (Number.isNaN(each) ? 1 : 0))];
+const compress = (x) => (Math.abs(x) <= LINEAR ? x : Math.sign(x) * LINEAR * (1 + Math.log(Math.abs(x) / LINEAR)));
+const expand = (z) => (Math.abs(z) <= LINEAR ? z : Math.sign(z) * LINEAR * Math.exp(Math.abs(z) / LINEAR - 1));
+const fillUnknown = (values) => [...values.map((each) => (Number.isNaN(each) ? 0 : compress(each))), ...values.map((each) => (Number.isNaN(each) ? 1 : 0))];
 const byTime = (a, b) => a.time - b.time || a.channel - b.channel || a.value - b.value;
 
 // Offset and scale of every channel from its own observations, and where they lie among all series.
@@ -43,7 +45,7 @@ function channelStatistics(own) {
 // Observations as the networks read them; what does not depend on the query is computed once per network.
 function prepareEvents(model, input) {
   const { events } = model, tokens = input.tokens.slice().sort(byTime), { units, levels } = seriesUnits(events, tokens);
-  const known = tokens.map(({ channel, time, value }) => ({ channel, tau: time / events.timeScale, x: (value - units[channel].offset) / units[channel].scale }));
+  const known = tokens.map(({ channel, time, value }) => ({ channel, tau: time / events.timeScale, x: compress((value - units[channel].offset) / units[channel].scale) }));
   const statistics = events.channels.map((_, c) => channelStatistics(known.filter((token) => token.channel === c)));
   return { tokens, known, units, statistics, first: known.length ? known[0].tau : 0, static: fillUnknown([...input.static, ...levels]), sensed: new Map() };
 }
@@ -67,7 +69,7 @@ function senseEvents(tensors, row) {
 function encodeEvents(tensors, { row, channel, lead, future }) {
   const { embed, state, tokens } = senseEvents(tensors, row), own = row.statistics[channel], age = Math.abs(lead + own.age);
   const query = mlp(tensors, "encoder.query", [...embed(channel), ...own.features, lead, logAge(Math.abs(lead)), logAge(age), ...timeFeatures(lead), ...state, ...fillUnknown(future)]);
-  const anchors = [own.last, (own.mean * own.count) / (own.count + 1), 0, ...own.recent];
+  const anchors = [own.last, (own.mean * own.count) / (own.count + 1), 0, ...own.recent].map(expand);
   const weights = softmax(Array.from(linear(tensors["encoder.anchor.weight"], tensors["encoder.anchor.bias"], query)));
   const skip = [weights.reduce((sum, each, i) => sum + each * anchors[i], 0)];
   const elapsed = row.known.map(({ tau }) => Math.abs(lead - tau));

@@ -153,7 +153,7 @@ TASKS: dict[tuple[str, str], Builder] = {}
 """(name, protocol) to the function from a seed to the task. Importing `nsac.lab.tasks` registers all tasks."""
 SOURCES = {
     "ettm1-24": ("ettm1",), "jena": ("jena-2020",), "pronostia": ("xjtu", "pronostia"), "hust": ("xjtu", "hust"),
-    "physionet-point": ("physionet2012",), "physionet-next": ("physionet2012",),
+    "physionet-point": ("physionet2012",), "physionet-next": ("physionet2012",), "spiral-events": ("spiral",),
 }  # fmt: skip
 """Data sources of a task, where they are not the one source of the same name."""
 

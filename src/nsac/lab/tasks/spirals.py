@@ -8,8 +8,10 @@ from torch import Tensor
 
 from nsac.lab.datasets import Spirals, make_spirals
 from nsac.lab.tasks.base import Protocols, TableSplit, Task, task
-from nsac.methods import SeriesProblem
+from nsac.lab.tasks.events import make_split
+from nsac.methods import EventsProblem, SeriesProblem
 from nsac.models import NetworkConfig
+from nsac.training import ChannelScale, Queries
 
 SPLIT_ROWS = {
     "train": slice(0, 200), "validation": slice(200, 225), "calibration": slice(225, 250), "test": slice(250, 300),
@@ -36,6 +38,14 @@ _SOUND = (
     "calibrate, 50 test. " + _TRAINING_ROWS + "Noisy positions are scored as they are."
 )
 
+EVENT_QUERIES = 40  # queries of a spiral in a training batch, chosen at random
+ORIGIN = 0.5  # the observed half ends here
+_EVENTS = (
+    "The spirals of the task `spiral`, sound protocol, as events: each coordinate is a channel, and every observation "
+    "and every target is one number. Observations and targets are the same, so scores can be compared. For training, "
+    f"{EVENT_QUERIES} of a spiral's 300 targets are asked for at a time."
+)
+
 
 def build(protocol: Protocols, seed: int, spirals: Spirals | None = None, **options: Any) -> Task:
     """The task of given spirals, or of those that `make_spirals` makes with options; positions need no scaling."""
@@ -47,6 +57,32 @@ def build(protocol: Protocols, seed: int, spirals: Spirals | None = None, **opti
         splits[split] = TableSplit(shift, scale, **(training_rows(data, seed) if split == "train" else data))
     text = _PAPER if protocol == "paper" else _SOUND
     return Task("spiral", protocol, seed, text, "radius 1", PROBLEM, **splits, baselines=("mean",), groups=GROUPS)
+
+
+def build_events(seed: int, spirals: Spirals | None = None) -> Task:
+    """The task `spiral` with a channel per coordinate."""
+    spirals = spirals or make_spirals(generator=torch.Generator().manual_seed(seed))
+    n, observed = spirals.times.shape
+    points = len(spirals.query_times)
+    observations = {
+        "value": spirals.x.double().flatten().numpy(), "channel": np.tile([0, 1], n * observed),
+        "times": spirals.times.double().flatten().repeat_interleave(2).numpy(),
+    }  # fmt: skip
+    asked_times = spirals.query_times.double().repeat_interleave(2).repeat(n)
+    first, asked = torch.arange(n) * 2 * observed, torch.arange(n) * 2 * points
+    ranges = first, first + 2 * observed, asked, asked + 2 * points
+    plain = ChannelScale(torch.zeros(2).double(), torch.ones(2).double())  # positions need no scaling
+    rows = make_split(observations, ranges, np.full(n, ORIGIN), plain, (np.zeros(2), np.ones(2)))
+    channel = torch.arange(2).repeat(n * points)
+    rows.queries = Queries(channel, asked_times, spirals.y.double().flatten(), asked, asked + 2 * points)
+    splits = {name: rows.subset(torch.arange(n)[chosen]) for name, chosen in SPLIT_ROWS.items()}
+    splits["train"] = splits["train"].subset(torch.arange(len(splits["train"])), max_queries=EVENT_QUERIES)
+    problem = EventsProblem(channels=2, heavy_tails=False)
+    leads = {"interpolation": (-np.inf, 0.0), "extrapolation": (0.0, np.inf)}
+    return Task(
+        "spiral-events", "sound", seed, _EVENTS, "radius 1", problem, **splits,
+        baselines=("mean", "persistence", "extrapolation"), channels=("x", "y"), leads=leads,
+    )  # fmt: skip
 
 
 def columns(spirals: Spirals, rows: slice) -> dict[str, Tensor]:
@@ -70,3 +106,4 @@ def training_rows(data: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
 
 task("spiral", "paper")(lambda seed: build("paper", seed, variation=0.02, noise=0.001, both=False))
 task("spiral", "sound")(lambda seed: build("sound", seed))
+task("spiral-events", "sound")(build_events)
