@@ -75,7 +75,7 @@ def build_events(seed: int, spirals: Spirals | None = None) -> Task:
     rows = make_split(observations, ranges, np.full(n, ORIGIN), plain, (np.zeros(2), np.ones(2)))
     channel = torch.arange(2).repeat(n * points)
     rows.queries = Queries(channel, asked_times, spirals.y.double().flatten(), asked, asked + 2 * points)
-    splits = {name: rows.subset(torch.arange(n)[chosen]) for name, chosen in SPLIT_ROWS.items()}
+    splits: dict[str, Any] = {name: rows.subset(torch.arange(n)[chosen]) for name, chosen in SPLIT_ROWS.items()}
     splits["train"] = splits["train"].subset(torch.arange(len(splits["train"])), max_queries=EVENT_QUERIES)
     problem = EventsProblem(channels=2, heavy_tails=False)
     leads = {"interpolation": (-np.inf, 0.0), "extrapolation": (0.0, np.inf)}
