@@ -5,11 +5,12 @@
 Rows before the test part are fitted, and every forecast whose steps all lie in the test part is scored; lookback 48
 steps, horizon 24. Scores are in units of the target's range in the first rows.
 
-- `ettm1`, `jena`: the last tenth is the test part, the range is that of the first eight tenths. The suffix `-holes`
-  leaves out 30 % of the rows, `-cells` 30 % of the values, of the whole series; peers see the complete series.
+- `ettm1`, `jena`: the last tenth is the test part, the range is that of the first eight tenths.
 - `ettm1-15000`: the first 15,000 rows; the last tenth is the test part, the range is that of the fitted rows.
 - `jena-spring`, `-summer`, `-autumn`, `-winter`: hourly means of the year up to the end of a season's test part; the
   range is that of the fitted rows. Choices are made on spring and autumn, summer and winter are reported.
+- The suffix `-holes` leaves out 30 % of the rows, `-holes70` 70 %, `-cells` 30 % of the values, of the whole series,
+  at random; peers interpolate between the others, up to the last known row.
 
 `crps_20` is twice the mean pinball loss at 20 quantile levels, for every method; `crps` the exact one of `nsac`, of
 every fifth forecast. `coverage_90` is the coverage of the intervals as fitted, `adaptive_90` that of intervals that
@@ -43,8 +44,8 @@ from nsac.uncertainty.scores import crps, nll
 
 LOOKBACK, HORIZON = 48, 24
 """Steps."""
-REMOVED_SHARE = 0.3
-"""Share of the rows, or of the values, that are left out."""
+REMOVED_SHARE = {"holes": 0.3, "holes70": 0.7, "cells": 0.3}
+"""Share of the rows, or of the values, that are left out, by suffix."""
 CRPS_STRIDE = 5
 """The exact CRPS is that of every fifth forecast: it is slow for a mixture."""
 OURS = "nsac"
@@ -56,7 +57,8 @@ SEASONS = {  # first day of the test part, and the day after the last
     "winter": ("2020-11-16", "2021-01-01"),
 }
 WITH_PEERS = [f"ettm1-{SHORT_ROWS}", *(f"jena-{season}" for season in SEASONS)]
-DATA = ["ettm1", "jena", "ettm1-holes", "ettm1-cells", *WITH_PEERS]
+SPARSE = [f"{name}-{each}" for name in (WITH_PEERS[0], "jena-summer", "jena-winter") for each in ("holes", "holes70")]
+DATA = ["ettm1", "jena", "ettm1-holes", "ettm1-cells", *WITH_PEERS, *SPARSE]
 SCORES = ("crps_20", "crps", "mse", "mae", "nll", "coverage_90", "width_90", "adaptive_90", "fit_cpu")
 """Columns of the printed table."""
 
@@ -73,6 +75,7 @@ class Data(NamedTuple):
 
 def load(name: str) -> Data:
     """The complete series."""
+    name = split_name(name)[0]
     if name.startswith("ettm1"):
         frame, target, step = load_ettm1(), "OT", pd.Timedelta("15min")
         frame = frame[:SHORT_ROWS] if name in WITH_PEERS else frame
@@ -92,24 +95,37 @@ def load(name: str) -> Data:
     return Data(frame, target, first, float(np.ptp(frame[target][unit].dropna())), step)
 
 
+def split_name(name: str) -> tuple[str, str | None]:
+    """The name of the complete series, and the suffix for what is left out."""
+    base, _, suffix = name.rpartition("-")
+    return (base, suffix) if suffix in REMOVED_SHARE else (name, None)
+
+
 def remove(frame: pd.DataFrame, name: str, seed: int) -> pd.DataFrame:
     """The series with the missing rows or values that its name stands for."""
-    random = np.random.default_rng(seed)
-    if name.endswith("-holes"):
-        return frame[random.random(len(frame)) >= REMOVED_SHARE].reset_index(drop=True)
-    if name.endswith("-cells"):
-        numbers = frame.drop(columns="date")
-        return frame[["date"]].join(numbers.mask(random.random(numbers.shape) < REMOVED_SHARE))
-    return frame
+    random, suffix = np.random.default_rng(seed), split_name(name)[1]
+    if suffix is None:
+        return frame
+    if suffix != "cells":
+        return frame[random.random(len(frame)) >= REMOVED_SHARE[suffix]].reset_index(drop=True)
+    numbers = frame.drop(columns="date")
+    return frame[["date"]].join(numbers.mask(random.random(numbers.shape) < REMOVED_SHARE[suffix]))
 
 
-def regular(data: Data) -> Series:
-    """For the peers: missing rows and values are those before them."""
-    frame = data.frame.set_index("date").asfreq(data.step).ffill()
+def regular(data: Data, known: pd.DataFrame) -> Series:
+    """For the peers, at every step: the last known values, and values interpolated in time."""
+    dates = data.frame.set_index("date").asfreq(data.step).index
+    sparse = known.set_index("date").reindex(dates)
+    frame = sparse.ffill().bfill()
     columns = [data.target, *frame.columns.drop(data.target)]
     fitted = int((frame.index < data.first).sum())
     season = int(pd.Timedelta("1D") / data.step)
-    return Series(frame[columns], fitted, np.arange(fitted - 1, len(frame) - HORIZON), LOOKBACK, HORIZON, season)
+    parts = sparse[columns].iloc[:fitted], sparse[columns]  # fitted rows know nothing of the test part
+    before, between = (each.interpolate("time", limit_direction="both").to_numpy() for each in parts)
+    between = np.concatenate([before, between[fitted:]])
+    last = np.maximum.accumulate(np.where(sparse[data.target].notna(), np.arange(len(frame)), 0))
+    origins = np.arange(fitted - 1, len(frame) - HORIZON)
+    return Series(frame[columns], fitted, origins, LOOKBACK, HORIZON, season, between, last)
 
 
 def cpu_seconds() -> float:
@@ -152,9 +168,9 @@ def score_forecaster(name: str, seed: int, options: dict[str, Any]) -> dict[str,
 
 
 def score_peer(name: str, seed: int, method: str) -> dict[str, float]:
-    """Scores of a peer or a baseline, on the complete series."""
+    """Scores of a peer or a baseline; all values of the test part are targets, also those that it does not see."""
     data = load(name)
-    series = regular(data)
+    series = regular(data, remove(data.frame, name, seed))
     started = cpu_seconds()
     predict = METHODS[method].fit(series, seed)
     fitted = cpu_seconds()

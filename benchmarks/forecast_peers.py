@@ -39,14 +39,16 @@ CHECK_STEPS, PATIENCE = 25, 10
 
 
 class Series(NamedTuple):
-    """A regular series without missing values."""
+    """A regular series, in which missing values are filled."""
 
-    values: pd.DataFrame  # (rows, columns), the target first, by date
+    values: pd.DataFrame  # (rows, columns), the target first, by date; missing values are those before them
     fitted: int  # rows before the test part
     origins: Array  # of each forecast, the last row that it sees, ascending by 1
     lookback: int
     horizon: int
     season: int  # steps of a day
+    between: Array  # (rows, columns), missing values are interpolated in time
+    last: Array  # (rows,), the last row up to each whose target is known
 
     @property
     def train_ends(self) -> Array:
@@ -57,9 +59,15 @@ class Series(NamedTuple):
     def target(self) -> Array:
         return self.values.iloc[:, 0].to_numpy()
 
+    def windows(self, ends: Array) -> Array:
+        """(origins, lookback, columns), interpolated, and constant after the last known target."""
+        rows = ends[:, None] + np.arange(1 - self.lookback, 1)
+        later = rows > self.last[ends][:, None]
+        return np.where(later[..., None], self.values.to_numpy()[rows], self.between[rows])
+
     def ahead(self, ends: Array) -> Array:
-        """(origins, horizon), what comes after these rows."""
-        return self.target[ends[:, None] + np.arange(1, self.horizon + 1)]
+        """(origins, horizon), what comes after these rows, interpolated."""
+        return self.between[ends[:, None] + np.arange(1, self.horizon + 1), 0]
 
 
 class Forecasts(NamedTuple):
@@ -103,12 +111,13 @@ def ridge(series: Series, seed: int) -> Predict:
     The latest fitted rows choose the penalty and give the standard deviation; then they are fitted as well.
     """
     scale = series.values.iloc[: series.fitted].std().to_numpy()
-    standard = series.values.to_numpy() / np.where(scale > 0, scale, 1.0)
+    scale = np.where(scale > 0, scale, 1.0)
+    mean = series.values.iloc[: series.fitted].mean().to_numpy() / scale
 
     def design(ends: Array) -> Array:
-        windows = standard[ends[:, None] + np.arange(1 - series.lookback, 1)]
+        windows = series.windows(ends) / scale
         last = windows[:, -1]
-        centred = last - standard[: series.fitted].mean(0)
+        centred = last - mean
         past = (windows[:, :-1] - last[:, None]).reshape(len(ends), -1)
         return np.hstack([past, centred, calendar(series, ends), np.ones((len(ends), 1))])
 
@@ -124,8 +133,8 @@ def ridge(series: Series, seed: int) -> Predict:
     std, weights = np.sqrt(np.mean(errors[best] ** 2, 0)), solve(series.train_ends, PENALTIES[best])
 
     def predict(ends: Array) -> Forecasts:
-        mean = series.target[ends][:, None] + design(ends) @ weights
-        return gaussian(mean, np.broadcast_to(std, mean.shape))
+        centre = series.target[ends][:, None] + design(ends) @ weights
+        return gaussian(centre, np.broadcast_to(std, centre.shape))
 
     return predict
 

@@ -69,13 +69,30 @@ def test_a_method_without_its_package_is_skipped(tiny, tmp_path, monkeypatch, ca
     "method", ["persistence", "seasonal", "ridge", pytest.param("lightgbm", marks=pytest.mark.slow)]
 )
 @pytest.mark.filterwarnings("ignore")  # of packages that are not ours
-def test_no_forecast_sees_rows_after_its_origin(tiny, method):
+@pytest.mark.parametrize("name", ["jena-spring", "jena-summer-holes70"])
+def test_no_forecast_sees_rows_after_its_origin(tiny, method, name):
     pytest.importorskip(peers.METHODS[method].package, reason="needs the extra `peers`")
-    series = forecast.regular(tiny)
-    changed = series._replace(values=series.values.copy())
-    changed.values.iloc[FITTED + 1 :] += 1000.0
-    first = [peers.METHODS[method].fit(each, 0)(series.origins[:2]) for each in (series, changed)]
+    known = forecast.remove(tiny.frame, name, seed=0)
+    changed, later = known.copy(), known["date"] > tiny.frame["date"][FITTED]
+    changed.loc[later, ["y", "other"]] += 1000.0
+    series = [forecast.regular(tiny, each) for each in (known, changed)]
+    first = [peers.METHODS[method].fit(each, 0)(each.origins[:2]) for each in series]
     np.testing.assert_array_equal(first[0].quantiles, first[1].quantiles)
+
+
+def test_the_share_of_rows_that_the_name_says_is_left_out(tiny):
+    for name, share in (("ettm1", 0), ("ettm1-holes", 0.3), ("jena-winter-holes70", 0.7)):
+        assert len(forecast.remove(tiny.frame, name, seed=1)) == pytest.approx((1 - share) * ROWS, rel=0.1)
+    cells = forecast.remove(tiny.frame, "ettm1-cells", seed=1)
+    assert len(cells) == ROWS and cells["other"].isna().mean() == pytest.approx(0.3, abs=0.06)
+
+
+def test_windows_of_peers_are_interpolated_up_to_the_last_known_row(tiny):
+    frame = tiny.frame.assign(y=np.arange(ROWS, dtype=float))
+    known = frame.drop(index=[299, 300, 301, 302])
+    series = forecast.regular(tiny._replace(frame=frame), known)
+    np.testing.assert_allclose(series.windows(np.array([310]))[0, :, 0], np.arange(310 - forecast.LOOKBACK + 1, 311))
+    np.testing.assert_allclose(series.windows(np.array([301]))[0, -5:, 0], [297, 298, 298, 298, 298])
 
 
 def test_quantiles_of_a_gaussian_are_interpolated_and_extrapolated_exactly():

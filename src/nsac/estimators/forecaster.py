@@ -68,7 +68,7 @@ class NSACForecaster(AbstractForecaster):
         horizon_, lookback_: both in steps.
         irregular_: grid: whether the time between an observation and its slot is an input.
         components_: grid: linear regression and trees beside the members, and the weights of all; None for methods
-            other than `"nsac"`, for more than 10,000 windows, and in model folders of earlier versions.
+            other than `"nsac"`, for more than 20,000 windows, and in model folders of earlier versions.
         outage_scale_: grid: factors on the standard deviation after an outage, by the age of the last known value.
         correlation_: grid: of the errors at all lead times, for joint samples.
         preprocessor_, events_: turn frames into windows, or into events.
