@@ -176,7 +176,7 @@ def test_trees_learn_from_pairs_whose_target_was_observed(data):
     windows.values = windows.values.clone()
     windows.values[::7] = torch.nan
     windows.__post_init__()
-    model = window_models.grow(features, windows, data.rest, 3, seed=0)
+    model = window_models.grow(features, windows, data.rest, 3, seed=0, max_pairs=10_000)
     batch = next(batches(windows, 50))
     assert np.isfinite(model.predict(features.pairs(batch).flatten(0, 1).double().numpy())).all()
 

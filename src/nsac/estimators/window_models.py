@@ -27,6 +27,7 @@ from nsac.uncertainty import Prediction
 
 MAX_WINDOWS = 20_000  # windows up to which these models are fitted; with more, the networks alone were better
 MAX_PAIRS = 40_000  # pairs of a window and a lead time that trees are grown on, at most
+MAX_SPLIT_PAIRS = 16_000  # the same for the trees of a split, which only choose rounds and weights
 MAX_LINEAR_WINDOWS = 5000  # windows of the linear regression, at most: windows that overlap hold much the same
 MAX_LEFT_OUT = 400  # left-out windows of a split that choose penalty, rounds and weights, at most
 PENALTIES = tuple(10.0**k for k in range(-3, 3))  # of the linear regression, per training window
@@ -127,7 +128,9 @@ class WindowModels:
         linear = [
             design(problem, each, windows.roughness) @ solution for each, solution in zip(rows, solutions, strict=True)
         ]
-        grown = [grow(features, windows, train, MAX_ROUNDS, seed + k) for k, (train, _) in enumerate(splits)]
+        grown = [
+            grow(features, windows, train, MAX_ROUNDS, seed + k, MAX_SPLIT_PAIRS) for k, (train, _) in enumerate(splits)
+        ]
         staged = [_staged(model, features.pairs(each)) for model, each in zip(grown, rows, strict=True)]
         penalty, rounds = _best(linear, y), _best(staged, y)
         ensemble = [
@@ -148,7 +151,7 @@ class WindowModels:
         """The same models, fitted to all of these windows; the weights stay."""
         rows = np.arange(len(windows))
         linear = solve_linear(self.problem, windows, rows, [recipe.penalty])[0]
-        grown = grow(self.features, windows, rows, recipe.rounds, seed)
+        grown = grow(self.features, windows, rows, recipe.rounds, seed, MAX_PAIRS)
         return replace(self, linear=linear, trees=Trees.of([grown], 1, recipe.rounds, 2 * LEAVES - 1))
 
     def correct(self, p: Prediction, windows: WindowData) -> Prediction:
@@ -213,12 +216,12 @@ def solve_linear(problem: WindowProblem, windows: WindowData, rows: np.ndarray, 
     return torch.stack([torch.linalg.solve(gram + penalty * len(chosen) * eye, moment) for penalty in penalties])
 
 
-def grow(features: LeadFeatures, windows: WindowData, rows: np.ndarray, rounds: int, seed: int) -> Any:
-    """Boosted trees of scikit-learn on random pairs of a window and a lead time."""
+def grow(features: LeadFeatures, windows: WindowData, rows: np.ndarray, rounds: int, seed: int, max_pairs: int) -> Any:
+    """Boosted trees of scikit-learn on random pairs of a window and a lead time, at most so many."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    random, rows = np.random.default_rng(seed), subsample(rows, MAX_PAIRS)
-    leads = max(1, min(features.horizon, MAX_PAIRS // len(rows)))
+    random, rows = np.random.default_rng(seed), subsample(rows, max_pairs)
+    leads = max(1, min(features.horizon, max_pairs // len(rows)))
     inputs, targets = [], []
     for batch in batches(Subset(windows, rows), PREDICTION_BATCH):
         chosen = torch.from_numpy(random.random(batch["y"].shape).argsort(1)[:, :leads])
