@@ -2,6 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from nsac import NSACForecaster
+from nsac.estimators.new_rows import warn_far, warn_far_training
 from nsac.estimators.observations import find_columns
 from nsac.estimators.preprocessing import prepare
 from nsac.estimators.windows import WindowShape
@@ -58,3 +60,33 @@ def test_months_are_no_days():
         ValueError, match="Rows must be 1 month apart, as in `fit`. In column 't' they are 1 days apart"
     ):
         prepared(frame).preprocessor.read(days)
+
+
+@pytest.mark.parametrize("value", [9999.0, -999.0])
+def test_an_error_code_among_training_values_is_named(value):
+    values = np.random.default_rng(0).normal(20, 1, size=500)
+    values[[3, 77]] = value
+    values[10] = np.nan
+    with pytest.warns(UserWarning, match=f"Column 'y' has 2 values far from the others, such as {value:g}; 1.* NaN"):
+        warn_far_training("y", values)
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_warning_of_heavy_tails_rare_events_or_a_column_without_values():
+    random = np.random.default_rng(0)
+    warn_far_training("t", random.standard_t(3, size=2000))
+    warn_far_training("rain", np.where(random.random(2000) < 0.02, random.exponential(20, 2000), 0.0))
+    warn_far_training("empty", np.full(10, np.nan))
+    warn_far("y", np.array([np.nan, 29.0, -29.0]), 0.0, 1.0)
+
+
+@pytest.mark.parametrize("encoding", ["grid", "events"])
+def test_a_forecaster_warns_of_an_error_code_in_the_rows_it_forecasts_from(encoding):
+    random, n = np.random.default_rng(0), 200
+    date = pd.date_range("2024-01-01", periods=n, freq="h")
+    frame = pd.DataFrame({"date": date, "y": random.normal(size=n), "z": random.normal(size=n)})
+    model = NSACForecaster(4, 12, encoding=encoding, members=1, training={"max_steps": 2}, random_state=0)
+    model.fit(frame[:180])
+    frame.loc[195, "z"] = 9999.0
+    with pytest.warns(UserWarning, match="Column 'z' has 1 value far from the others, such as 9999"):
+        model.predict(frame)

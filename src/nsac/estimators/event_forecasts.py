@@ -28,6 +28,7 @@ from nsac.estimators.event_scaling import SeriesScale
 from nsac.estimators.event_scores import scored_events
 from nsac.estimators.event_shrinkage import shrink_changes
 from nsac.estimators.event_state import load_maker, maker_state
+from nsac.estimators.new_rows import warn_far, warn_far_training
 from nsac.estimators.samples import joint_samples, normal_scores
 from nsac.estimators.steps import TimeAxis, count_steps, detect_cycles, parse_duration
 from nsac.estimators.times import describe_times, restore_times
@@ -69,6 +70,8 @@ class EventForecasts:
         model, random = self.model, np.random.default_rng(seed)
         events = read_events(frame, columns)
         _check_targets(events, columns)
+        for i, name in enumerate(columns.channels):
+            warn_far_training(name, events.events.of_column(i))
         axis = TimeAxis.find(model.step, events.row_times, events.row_series, events.time_dtype)
         unit = NANOSECONDS if events.row_times.dtype == np.int64 else 1.0
         step = axis.mean_step / unit
@@ -222,6 +225,9 @@ class EventForecasts:
             raise ValueError(
                 f"Time column {model.columns_.time!r} must hold {fitted}, as in `fit`. Got {given} instead."
             )
+        scale = model.events_.scale
+        for i, name in enumerate(model.columns_.channels):
+            warn_far(name, events.events.of_column(i), float(scale.mean[i]), float(scale.std[i]))
         origins, series, times, count = ask(events, model, at)
         clock = events.clock(origins)
         queries = model.events_.asked_queries(events, series, times, count)

@@ -107,6 +107,10 @@ class Observed:
     column: np.ndarray  # (n,), number of the column
     values: np.ndarray  # (n,), float64
 
+    def of_column(self, column: int) -> np.ndarray:
+        """Values of one column."""
+        return self.values[self.column == column]
+
     def where(self, kept: np.ndarray) -> "Observed":
         """Some of them."""
         return Observed(self.series[kept], self.times[kept], self.column[kept], self.values[kept])

@@ -12,6 +12,8 @@ from nsac.estimators.times import restore_times
 MIN_COMPARED_GAPS, MAX_GAP_FACTOR = 4, 1.5
 """Rows are of another step if so many gaps or more differ by more than this factor from those of the training rows."""
 MAX_STANDARDISED = 1e30  # standard deviations from the mean; forecasts from a larger number may be infinite
+FAR = 30.0  # standard deviations from the mean from which on a number is likely to be wrong
+INNER_SHARE, INNER_WIDTH = 0.9, 3.29  # share of the values in the middle, and its width in standard deviations
 
 
 def gap_range(observations: Observations) -> tuple[float, float]:
@@ -43,7 +45,7 @@ def check_gaps(
 
 
 def check_sizes(observations: Observations, names: list[str], offset: np.ndarray, scale: np.ndarray) -> None:
-    """Refuse numbers that are too far from those of the training rows for finite forecasts."""
+    """Refuse numbers that are too far from those of the training rows for finite forecasts; warn of far ones."""
     for i, name in enumerate(names):
         sizes = np.abs(observations.values[:, i] - offset[i]) / scale[i]
         if np.nanmax(sizes, initial=0.0) > MAX_STANDARDISED:
@@ -52,6 +54,30 @@ def check_sizes(observations: Observations, names: list[str], offset: np.ndarray
                 f"Column {name!r} must hold numbers within {MAX_STANDARDISED:g} standard deviations of the training "
                 f"rows. Got {value:g} instead. Choose the unit of `fit`, or make it NaN."
             )
+        warn_far(name, observations.values[:, i], offset[i], scale[i])
+
+
+def warn_far(name: str, values: np.ndarray, centre: float, std: float) -> None:
+    """Warn of numbers of a column far from its usual ones: an error code among them ruins forecasts."""
+    far = np.abs(values - centre) > FAR * std  # never true of NaN
+    if far.any():
+        what = "1 value" if far.sum() == 1 else f"{far.sum()} values"
+        warnings.warn(
+            f"Column {name!r} has {what} far from the others, such as {values[far][0]:g}; {centre - 2 * std:.4g} to "
+            f"{centre + 2 * std:.4g} is usual. Forecasts that depend on it are not reliable. If it is an error code, "
+            "make it NaN: values may be missing.",
+            stacklevel=5,
+        )
+
+
+def warn_far_training(name: str, values: np.ndarray) -> None:
+    """The same for training rows: what is usual is measured by the middle of the column."""
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return
+    low, centre, high = np.quantile(known, [(1 - INNER_SHARE) / 2, 0.5, (1 + INNER_SHARE) / 2])
+    if high > low:
+        warn_far(name, known, centre, (high - low) / INNER_WIDTH)
 
 
 def warn_known_future(observations: Observations, columns: SeriesColumns, axis: TimeAxis, horizon: int) -> None:

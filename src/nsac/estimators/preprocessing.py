@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from nsac.estimators.new_rows import check_gaps, check_sizes, gap_range
+from nsac.estimators.new_rows import check_gaps, check_sizes, gap_range, warn_far_training
 from nsac.estimators.observations import Observations, SeriesColumns, check_inputs, read_observations
 from nsac.estimators.steps import Calendar, TimeAxis, calendar_features, detect_cycles
 from nsac.estimators.times import TimeReading, describe_times
@@ -169,6 +169,8 @@ def prepare(
     cycles = detect_cycles(times, axis.mean_step)
     observations = replace(observations, times=axis.nearest(axis.positions(times)))
     check_inputs(observations, columns)
+    for name, values in zip(columns.inputs, observations.values.T, strict=True):
+        warn_far_training(name, values)
     grid = to_grid(observations, axis.step, shape.max_gap)
     shape.check_length(grid, axis.describe())
     ends, missing = shape.select(grid)
