@@ -8,6 +8,7 @@ import torch
 
 from nsac.lab.grid.config import RunConfig
 from nsac.lab.grid.evaluation import calibrate, evaluate
+from nsac.lab.grid.events import calibrate_channels
 from nsac.lab.grid.run import run_fitted
 from nsac.lab.tasks import physionet, sporadic
 from nsac.methods import METHODS, fit
@@ -41,6 +42,18 @@ def test_errors_are_averaged_per_channel_first():
 def test_the_last_value_has_the_ratio_1_to_itself():
     metrics = evaluated()[2].metrics
     assert metrics["mse_channels_ratio"] == pytest.approx(1) and metrics["mse_ratio"] == pytest.approx(1)
+
+
+def test_a_channel_that_never_changes_is_no_error():
+    stays = made_stays(200)
+    stays = replace(
+        stays, value=torch.from_numpy(stays.value).where(torch.from_numpy(stays.channel) != 17, 1.0).numpy()
+    )
+    task = physionet.point(0, stays)
+    method = METHODS["persistence"](task.problem)
+    fit(method, task.train, task.validation)
+    scale, margin = calibrate_channels(task, method.predict, 0.9)
+    assert margin[17] == 0 and scale.scale.isfinite().all() and (scale.scale > 0).all()
 
 
 def test_every_observed_target_is_in_the_histogram():

@@ -58,7 +58,8 @@ def calibrate_channels(task: Task, predict: Predict, coverage: float) -> tuple[V
             continue
         place = slice(None) if each < 0 else each
         prediction = Prediction.gaussian(mean[chosen], std[chosen])
-        scale[place] = VarianceScale.fit(prediction, y[chosen]).scale
+        if not torch.equal(prediction.mean, y[chosen]):  # a constant channel needs no scale
+            scale[place] = VarianceScale.fit(prediction, y[chosen]).scale
         margin[place] = conformal_margin((y[chosen] - prediction.mean).abs() / prediction.std, coverage)
     return VarianceScale(scale), margin
 
