@@ -10,7 +10,9 @@ steps, horizon 24. Scores are in units of the target's range in the first rows.
 - `jena-spring`, `-summer`, `-autumn`, `-winter`: hourly means of the year up to the end of a season's test part; the
   range is that of the fitted rows. Choices are made on spring and autumn, summer and winter are reported.
 - The suffix `-holes` leaves out 30 % of the rows, `-holes70` 70 %, `-cells` 30 % of the values, of the whole series,
-  at random; peers interpolate between the others, up to the last known row.
+  at random. Ridge sees values interpolated up to the last known row, the other peers the last known values; peers are
+  scored at all values of the test part, the forecaster at those that were not left out. The records `ettm1-holes` and
+  `ettm1-cells` are older: their baselines saw the complete series.
 
 `crps_20` is twice the mean pinball loss at 20 quantile levels, for every method; `crps` the exact one of `nsac`, of
 every fifth forecast. `coverage_90` is the coverage of the intervals as fitted, `adaptive_90` that of intervals that
@@ -237,6 +239,20 @@ def markdown_of(folder: Path) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
+def sparse_markdown_of(folder: Path) -> str:
+    """CRPS of series with rows removed, and that of the forecaster over its own on the complete series; seed 0."""
+    methods = (OURS, "ridge", "seasonal", "persistence")
+    lines = [["series", "removed", *methods, f"{OURS}, to complete"], ["---"] * (3 + len(methods))]
+    for name in SPARSE:
+        base, suffix = split_name(name)
+        sparse, full = (json.loads((folder / f"{each}-0.json").read_text())["scores"] for each in (name, base))
+        found = {method: sparse[method]["crps_20"] for method in methods}
+        cells = [f"{value:.4f}" if value > min(found.values()) else f"**{value:.4f}**" for value in found.values()]
+        change = found[OURS] / full[OURS]["crps_20"] - 1
+        lines.append([base, f"{REMOVED_SHARE[str(suffix)]:.0%}".replace("%", " %"), *cells, f"{100 * change:+.1f} %"])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
 def _cell(scores: pd.Series, best: float) -> str:
     crps_20 = f"{scores['crps_20']:.4f}"
     crps_20 = f"**{crps_20}**" if scores["crps_20"] == best else crps_20
@@ -251,11 +267,13 @@ def main(given: list[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", default=every, choices=every, metavar="NAME", help=", ".join(every))
     parser.add_argument("--out", type=Path, default=Path("results/forecast"))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--markdown", action="store_true", help="print the table of the documentation, compute nothing")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the tables of the documentation, compute nothing"
+    )
     parser.add_argument("--options", type=json.loads, default={}, help="arguments of the forecaster, as JSON")
     arguments = parser.parse_args(given)
     if arguments.markdown:
-        return print(markdown_of(arguments.out), end="")
+        return print(markdown_of(arguments.out), sparse_markdown_of(arguments.out), sep="\n", end="")
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in arguments.data:
         path = arguments.out / f"{name}-{arguments.seed}.json"
