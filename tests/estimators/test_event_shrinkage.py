@@ -21,7 +21,7 @@ def walks(rows: int, seed: int = 0) -> EventsData:
 
 @pytest.fixture
 def member():
-    return METHODS["nsac"](EventsProblem(channels=1, time_scale=15.0), seed=0)
+    return METHODS["nsac"](EventsProblem(channels=1, time_scale=15.0, trees=True), seed=0)
 
 
 def errors(member, data: EventsData) -> float:

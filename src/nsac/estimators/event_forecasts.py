@@ -89,9 +89,11 @@ class EventForecasts:
         cycles = detect_cycles(events.row_times, axis.mean_step)
         maker = _fit_maker(events, columns, origins.where(splits.rest), cycles, lookback, horizon)
         rows = maker.rows(events, origins, maker.observed_queries(events, origins), torch.float32)
+        # Among a few series the share of the trees would be chosen on series they know, and a new one may be asked for.
+        judged = splits.by_series or len(events.names) == 1
         problem = EventsProblem(
             channels=len(columns.channels), targets=tuple(range(len(columns.targets))), static_dim=maker.static_dim,
-            future_dim=maker.future_dim, time_scale=lookback,
+            future_dim=maker.future_dim, time_scale=lookback, trees=judged and model.method == "nsac",
         )  # fmt: skip
         training = rows.subset(torch.arange(len(rows)), max_queries=MAX_TRAINING_QUERIES, seed=seed)
         held_out = [(train, fewer_origins(validation, training, random)) for train, validation in splits.members]

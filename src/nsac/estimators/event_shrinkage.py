@@ -1,4 +1,4 @@
-"""Networks of events are drawn towards their anchors, as far as rows say that none of them was trained on."""
+"""Means of event forecasts are drawn towards their anchors, as far as rows say that no member was trained on."""
 
 from collections.abc import Sequence
 
@@ -15,30 +15,23 @@ DRAWS = 5  # of the logits, for the mean of a prediction
 
 @torch.no_grad()
 def shrink_changes(members: Sequence[AbstractMethod], rows: EventsData) -> float:
-    r"""Scale what the networks add to their anchors by one factor, which is returned.
+    r"""Scale what networks and trees add to the anchors of the networks by one factor, which is returned.
 
     With the anchor a of the ensemble (the last value, means and 0, as the networks mix them), its mean m and the
     targets y, the factor is the least-squares one, $w = \sum (y - a) (m - a) / \sum (m - a)^2$, within [0, 1]. Means
-    are then $a + w (m - a)$.
+    are then $a + w (m - a)$. Members without trees stay as they are.
     """
-    networks = [member for member in members if isinstance(member, NSACMethod)]
+    stacked = [member for member in members if isinstance(member, NSACMethod) and member.stack is not None]
     product = square = 0.0
-    for batch in batches(rows, BATCH) if networks else ():
+    for batch in batches(rows, BATCH) if stacked else ():
         known = ~batch["y"].isnan()
-        anchor = torch.stack([_anchor(member, batch)[known] for member in networks]).mean(0)
-        change = torch.stack([member.predict(batch, DRAWS).mean[known] for member in networks]).mean(0) - anchor
+        anchors = [member.anchor(member.network.encoder(batch))[known] for member in stacked]
+        anchor = torch.stack(anchors).mean(0)
+        change = torch.stack([member.predict(batch, DRAWS).mean[known] for member in stacked]).mean(0) - anchor
         product += float((change * (batch["y"][known] - anchor)).sum())
         square += float(change.square().sum())
     factor = min(max(product / square, 0.0), 1.0) if square > 0 else 1.0
-    for member in networks:
-        outputs = member.problem.output_dim
-        for layer in (member.reader.attended, member.reader.direct):
-            layer.weight[:outputs] *= factor
-            layer.bias[:outputs] *= factor
+    for member in stacked:
+        assert member.stack is not None
+        member.stack.shrink(factor)
     return factor
-
-
-def _anchor(member: NSACMethod, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    skip, anchor = member.reader.skip, member.network.encoder(batch).skip
-    assert skip is not None and anchor is not None
-    return skip(anchor)

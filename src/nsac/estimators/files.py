@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from nsac._io import HeaderError, VersionError, add_header, remove_header, resolve, restore_folder, write_folder
 from nsac._torch import single_threaded
-from nsac.methods import METHODS, AbstractMethod, problem_from_dict
+from nsac.methods import METHODS, AbstractMethod, EventTrees, NSACMethod, problem_from_dict
 from nsac.methods.stored import stored_sizes
 
 if TYPE_CHECKING:
@@ -218,11 +218,16 @@ def _load_member(estimator: "AbstractEstimator", tensors: dict[str, Tensor], see
         member = cls(problem, seed=seed)  # pyright: ignore[reportCallIssue]
     tensors, member = _renamed(tensors, problem.network.d_model), member.double()
     expected = member.state_dict()
+    if isinstance(member, NSACMethod):  # in older folders the epistemic variance of events has a unit of 1
+        tensors = {name: each for name, each in expected.items() if name.startswith("persistence.")} | tensors
     for name, tensor in expected.items():
         found = tensors.get(name)
         if found is None or found.shape != tensor.shape or found.is_floating_point() != tensor.is_floating_point():
             raise ValueError(f"Tensor {name!r} is missing, or has another shape.")
     member.load_state_dict({name: tensor.to(expected[name]) for name, tensor in tensors.items()})
+    for module in member.modules():
+        if isinstance(module, EventTrees):
+            module.check_nodes()
     return member.eval()
 
 

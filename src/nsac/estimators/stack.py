@@ -6,16 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
 from scipy.special import gammaincc, gammainccinv, ndtri
 from torch import Tensor
 
+from nsac.methods.weights import MEDIAN_TO_STD, robust_weights
 from nsac.uncertainty import Prediction
 
 DEGREES_OF_FREEDOM = (3.0, 4.0, 6.0, 10.0, 20.0, 100.0)  # of the noise that are tried; 100 is Gaussian
-MEDIAN_TO_STD = 1.4826  # standard deviation of Gaussian errors over the median of their size
-HUBER_WIDTH = 3.0  # robust standard deviations from which on a row counts less for the weights
-ROBUST_STEPS = 5  # times that these rows are found anew
 MAX_NOISE_RATIO = 25.0  # largest variance of the noise over the mean squared error of left-out rows
 MAX_BEYOND = 0.5  # how far means may be beyond the targets that were seen, in ranges of these
 MAX_ROWS = 20_000  # rows that the stack is fitted on
@@ -147,17 +144,6 @@ def _sources(means: Tensor, aleatoric: Tensor, epistemic: Tensor, w: Tensor) -> 
     mean = share @ means
     disagreement = share @ (means - mean).square()
     return torch.cat([torch.ones_like(mean)[:, None], aleatoric[:, None], epistemic, disagreement[:, None]], 1)
-
-
-def robust_weights(means: np.ndarray, y: np.ndarray, row_weight: np.ndarray) -> Tensor:
-    """Non-negative least squares; rows with large errors count as if their error were smaller."""
-    w = np.full(len(means), 1 / len(means))
-    for _ in range(ROBUST_STEPS):
-        error = np.abs(y - w @ means)
-        limit = HUBER_WIDTH * MEDIAN_TO_STD * np.median(error) + 1e-12
-        root = np.sqrt(row_weight * np.minimum(1, limit / np.maximum(error, limit)))
-        w, _ = nnls((root * means).T, root * y)
-    return torch.from_numpy(w)
 
 
 def _fit_variance(sources: Tensor, squared: Tensor, row_weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,10 +15,10 @@ from torch import Tensor
 from nsac.estimators.base import PREDICTION_BATCH, Splits, join, mixture
 from nsac.estimators.boosting import Trees
 from nsac.estimators.preprocessing import SeriesPreprocessor
-from nsac.estimators.stack import robust_weights
 from nsac.estimators.steps import CYCLES
 from nsac.estimators.windows import subsample
 from nsac.methods import AbstractMethod, WindowProblem
+from nsac.methods.weights import robust_weights
 from nsac.models.encoder import Batch
 from nsac.models.windows import interpolate_missing
 from nsac.training import Subset, WindowData, batches

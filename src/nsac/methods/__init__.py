@@ -13,6 +13,7 @@ from nsac.methods.baselines import Seasonal as Seasonal
 from nsac.methods.baselines import TrainingMean as TrainingMean
 from nsac.methods.de import DeepEnsemble as DeepEnsemble
 from nsac.methods.der import DeepEvidential as DeepEvidential
+from nsac.methods.event_trees import EventTrees as EventTrees
 from nsac.methods.gbm import QuantileBoosting as QuantileBoosting
 from nsac.methods.gmle import GaussianMLE as GaussianMLE
 from nsac.methods.mcd import MCDropout as MCDropout

@@ -18,8 +18,8 @@ MIN_LEAD_ERRORS = 20  # number of errors of a channel in a bin below which all i
 BINS = 200  # bins of query time, for series, between the first and the last query time in training
 
 
-class _AbstractBaseline(AbstractSolved):
-    """Predicts a given value, (B, outputs); its standard deviation is the root mean square error on training rows.
+class AbstractBaseline(AbstractSolved):
+    """Predicts a given value, (B, outputs); its standard deviation is the root mean square error, on training rows.
 
     For events the value is that of a query, (B, Q, 1), and the error that of its channel in its bin of lead time.
     """
@@ -37,14 +37,19 @@ class _AbstractBaseline(AbstractSolved):
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """A single draw: the method is deterministic."""
         mean = self._value(batch).unsqueeze(0)
-        return Draws(mean, self.log_std[self._group(batch)].expand_as(mean))
+        return Draws(mean, self.log_error(batch).expand_as(mean))
+
+    def log_error(self, batch: Batch) -> Tensor:
+        """Logarithm of the root mean square error on training rows, broadcast against the targets."""
+        return self.log_std[self._group(batch)]
 
     def solve(self, train: Data, validation: Data) -> None:
         """Root mean square error per output, or per channel and bin of lead time, over the observed targets."""
+        rows = self._learn(train, validation)
         if self.problem.kind == "events":
-            self.leads = _range_of_leads(train).to(self.leads)
+            self.leads = _range_of_leads(rows).to(self.leads)
         total, count = torch.zeros(2, len(self.log_std), dtype=torch.float64)
-        for batch in _batches(train, self.problem):
+        for batch in _batches(rows, self.problem):
             error = (self.target(batch) - self._value(batch)).square()
             group = self._group(batch).expand_as(error)
             known = ~error.isnan()
@@ -55,6 +60,10 @@ class _AbstractBaseline(AbstractSolved):
             few, every = count < MIN_LEAD_ERRORS, (total.sum(1, keepdim=True), count.sum(1, keepdim=True))
             total, count = torch.where(few, every[0], total).flatten(), torch.where(few, every[1], count).flatten()
         self.log_std = (0.5 * (total / count.clamp(min=1)).clamp(min=1e-12).log()).to(self.log_std)
+
+    def _learn(self, train: Data, validation: Data) -> Data:
+        """Learn what `_value` needs; returns the rows whose errors count."""
+        return train
 
     def _group(self, batch: Batch) -> Tensor:
         """Output, or channel and bin of lead time, of each target, broadcast against the targets."""
@@ -71,7 +80,7 @@ class _AbstractBaseline(AbstractSolved):
 
 
 @method("persistence")
-class Persistence(_AbstractBaseline):
+class Persistence(AbstractBaseline):
     """The last observed value, which a batch of windows has under the key `persistence`, in the unit of y."""
 
     kinds = ("windows", "events")
@@ -83,7 +92,7 @@ class Persistence(_AbstractBaseline):
 
 
 @method("extrapolation")
-class Extrapolation(_AbstractBaseline):
+class Extrapolation(AbstractBaseline):
     """A straight line through the latest observations of the channel, weighted exponentially."""
 
     kinds = ("events",)
@@ -95,7 +104,7 @@ class Extrapolation(_AbstractBaseline):
 
 
 @method("half-mean")
-class HalfMean(_AbstractBaseline):
+class HalfMean(AbstractBaseline):
     """Half the last value of the channel, half its mean in the observed window."""
 
     kinds = ("events",)
@@ -106,12 +115,12 @@ class HalfMean(_AbstractBaseline):
 
 
 @method("seasonal")
-class Seasonal(_AbstractBaseline):
+class Seasonal(AbstractBaseline):
     """The value one season earlier, which a batch has under the key `seasonal`, in the unit of y."""
 
 
 @method("zero")
-class Zero(_AbstractBaseline):
+class Zero(AbstractBaseline):
     """Always 0 in the unit of y, for instance a steering angle of 0."""
 
     kinds = ("frames",)

@@ -15,7 +15,9 @@ from nsac.layers.novelty import MAX_TRAINING_INPUTS, Epistemic
 from nsac.layers.reader import LinearReader
 from nsac.layers.tails import spread_scales, tailed_nll
 from nsac.methods.base import AbstractTrainable, method
-from nsac.methods.problem import AbstractProblem
+from nsac.methods.baselines import Persistence
+from nsac.methods.event_stack import EventStack
+from nsac.methods.problem import AbstractProblem, EventsProblem
 from nsac.models import Network
 from nsac.models.encoder import Batch, Encoded
 from nsac.training import Data, batches
@@ -26,6 +28,7 @@ FLOAT_COLUMNS = ("x", "y", "calendar", "static", "future")
 TRAINING_DRAWS = 5  # draws per row in training
 MAX_EVENT_ROWS, MAX_DESCRIBED = 2000, 8192
 """Rows of events, each with many queries, that the novelty is fitted to, and queries of a batch that are described."""
+MIN_UNIT = 0.1  # smallest unit of epistemic standard deviations of events, for a standardised target
 
 
 @method("nsac")
@@ -36,7 +39,8 @@ class NSACMethod(AbstractTrainable):
     from the novelty of its input: draws are scaled about their mean to the variance V(x) (`layers.novelty`). Means do
     not depend on it. The amplitude of V is calibrated on validation rows, so that the two variances add up to the
     squared error there, or to less if that suffices for most rows: epistemic is the part of the error that the learned
-    standard deviations do not account for.
+    standard deviations do not account for. For events V is in units of the squared error of the last value, at the
+    channel and lead time of a query.
 
     Args:
         problem: description of the data.
@@ -62,11 +66,14 @@ class NSACMethod(AbstractTrainable):
             problem.output_dim // encoder.queries_per_row, encoder.skip_dim, True, not encoder.per_query, seed + 2,
             encoder.skip_weight, problem.heavy_tails and objective == "novelty",
         )  # fmt: skip
-        self.novelty = self.objective = None
+        self.novelty = self.objective = self.persistence = self.stack = None
         if objective == "novelty":
             self.novelty = Novelty(encoder.description_dim, problem.output_dim, seed + 3)
         else:
             self.objective = NSACLoss(0.5 if reg_weight is None else reg_weight)
+        if isinstance(problem, EventsProblem):
+            self.persistence = Persistence(problem)
+            self.stack = EventStack(problem, seed + 4) if problem.trees else None
 
     def prepare(self, train: Data) -> None:
         """Fit the novelty to the training inputs, or to a random subset if there are many."""
@@ -83,22 +90,28 @@ class NSACMethod(AbstractTrainable):
             chosen = _asked(batch, self.network.encoder.describe(batch))
             described.append(chosen[:: -(-len(chosen) // MAX_DESCRIBED)] if len(chosen) else chosen)
         self.novelty.fit(torch.cat(described))
+        if self.persistence is not None:
+            self.persistence.solve(train, train)
 
     @torch.no_grad()
     def finish(self, train: Data, validation: Data) -> None:
-        """Calibrate the amplitude of the novelty on validation rows."""
+        """Fit the trees, if there are any, then calibrate the amplitude of the novelty on validation rows."""
+        if self.stack is not None:
+            self.stack.fit(train, validation, self._network_draws)
         if self.novelty is None:
             return
-        like = self.reader.direct.weight
         rows = []
         for batch in batches(validation, 512):
-            batch = {n: v.to(like) if n in FLOAT_COLUMNS else v.to(like.device) for n, v in batch.items()}
+            batch = self._converted(batch)
             p = self.predict(batch)
             novelty, prior = self.novelty(self.network.encoder.describe(batch))
             if p.mean.ndim == 3:
                 novelty, prior = novelty.unsqueeze(-1), prior.unsqueeze(-1)
-            error = (p.mean - self.target(batch)).square()
-            columns = error, p.aleatoric.masked_fill(error.isnan(), math.nan), novelty, prior
+            error, aleatoric = (p.mean - self.target(batch)).square(), p.aleatoric
+            if self.persistence is not None:
+                unit = torch.exp(2 * self._log_unit(self.persistence, batch))
+                error, aleatoric = error / unit, aleatoric / unit
+            columns = error, aleatoric.masked_fill(error.isnan(), math.nan), novelty, prior
             rows.append([_asked(batch, column) for column in columns])
         columns = [torch.cat(column) for column in zip(*rows, strict=True)]
         self.novelty.calibrate(*columns, train_rows=len(train))
@@ -114,7 +127,15 @@ class NSACMethod(AbstractTrainable):
         if noise is None:
             noise = self.network.noise(encoded, num_samples, generator, shared=True)
         mean, log_std, *tail = self._read(encoded, noise, epistemic)
-        return Draws(*spread_scales(mean, log_std, tail[0], num_samples)) if tail else Draws(mean, log_std)
+        draws = Draws(*spread_scales(mean, log_std, tail[0], num_samples)) if tail else Draws(mean, log_std)
+        if self.stack is not None and self.stack.is_fitted:
+            draws = self.stack.move(draws, batch, self.anchor(encoded))
+        return draws
+
+    def anchor(self, encoded: Encoded) -> Tensor:
+        """What the network of a problem of events adds its changes to, (B, Q, 1)."""
+        assert self.reader.skip is not None and encoded.skip is not None
+        return self.reader.skip(encoded.skip)
 
     def loss(self, batch: Batch, generator: torch.Generator | None) -> Tensor:
         """Negative log-likelihood; with the paper's objective also the separation of surrogates, in one pass."""
@@ -146,7 +167,25 @@ class NSACMethod(AbstractTrainable):
         return self.reader(attend, query, noise, encoded.skip, epistemic)
 
     def _epistemic(self, novelty: Novelty, batch: Batch) -> Epistemic:
-        return novelty.epistemic(self.network.encoder.describe(batch))
+        found = novelty.epistemic(self.network.encoder.describe(batch))
+        if self.persistence is None:
+            return found
+        log_unit = self._log_unit(self.persistence, batch)
+        return Epistemic(found.variance * torch.exp(2 * log_unit.squeeze(-1)), found.min_log_std + log_unit)
+
+    @staticmethod
+    def _log_unit(persistence: Persistence, batch: Batch) -> Tensor:
+        """Logarithm of the unit of epistemic standard deviations of events, (B, Q, 1)."""
+        return persistence.log_error(batch).clamp(min=math.log(MIN_UNIT))
+
+    def _network_draws(self, batch: Batch) -> Draws:
+        p = self.predict(self._converted(batch))
+        return Draws(p.mean_draws, p.log_std_draws)
+
+    def _converted(self, batch: Batch) -> Batch:
+        """In the precision and on the device of the weights."""
+        like = self.reader.direct.weight
+        return {n: v.to(like) if n in FLOAT_COLUMNS else v.to(like.device) for n, v in batch.items()}
 
 
 def _asked(batch: Batch, values: Tensor) -> Tensor:

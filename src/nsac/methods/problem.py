@@ -195,6 +195,7 @@ class EventsProblem(AbstractProblem):
     time_scale: float = 1.0  # characteristic time scale: about the length of an observed window
     heavy_tails: bool = True  # whether a likelihood has tails of learned weight, or is Gaussian
     beta: float = 0.0  # of a Gaussian likelihood: 0 is maximum likelihood, with 1 means are fitted by least squares
+    trees: bool = False  # whether method "nsac" has boosted trees beside its network; other methods have none
 
     def _check(self) -> None:
         for name in ("input_dim", "output_dim"):

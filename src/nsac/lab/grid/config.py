@@ -19,7 +19,7 @@ PAPER_TASKS = ("spiral", "boston", "kin8nm", "ettm1", "jena", "xjtu", "pronostia
 """The paper's tasks without images, in the order of its Table 1."""
 NEURAL = ("nsac", "gmle", "mcd", "de", "der", "sdenet")  # the paper's methods
 PROTOCOLS = ("paper", "sound")
-POSED = ("tokens", "columns", "skip", "heavy_tails", "beta")  # fields of a problem that are modelling choices
+POSED = ("tokens", "columns", "skip", "heavy_tails", "beta", "trees")  # fields of a problem that are modelling choices
 FOLDER = files("nsac.lab.grid") / "configs"
 _SECTION_KEYS = {"num_samples", "problem", "network", "train", "methods"}
 _METHOD_KEYS = {"of", "arguments", "num_samples", "problem", "network", "train"}
