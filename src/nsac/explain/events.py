@@ -18,6 +18,7 @@ from nsac.estimators.windows import subsample
 from nsac.explain.circuit import ExplainError, Trace, find_network
 from nsac.explain.series import AbstractSeriesSubject, Observation, lead_name, origin_names, spread_leads
 from nsac.explain.subjects import CHUNK_ROWS, Predicted, check_rows, split_rows
+from nsac.methods import NSACMethod
 from nsac.models.encoder import Batch
 from nsac.training.events import EventsData, Queries
 
@@ -156,15 +157,25 @@ class EventSubject(AbstractSeriesSubject):
         return pd.DataFrame(table)
 
     def model_means(self, inputs: Batch) -> dict[str, np.ndarray]:  # noqa: D102
-        data, found = self._data(inputs), {}
+        data, found, trees = self._data(inputs), {}, []
+        rows = torch.arange(len(data))
+        batch, (offset, scale) = data.batch(rows), data.offset_and_scale(rows)
         for i, member in enumerate(self.members):
-            answers = self.forecasts.answers(data, [member])
-            mean = answers.offset + answers.scale * answers.prediction.mean
-            found[f"network {i + 1}"] = mean.view(len(data), -1).numpy()
+            if isinstance(member, NSACMethod) and member.stack is not None:
+                own = member.network_draws(batch, self.num_samples).mean.mean(0)
+                trees.append(member.stack.trees.predict(batch).mean)
+            else:
+                own = member.predict(batch, self.num_samples).mean
+            found[f"network {i + 1}"] = (offset + scale * own).squeeze(-1).numpy()
+        if trees:
+            found["trees"] = (offset + scale * torch.stack(trees).mean(0)).squeeze(-1).numpy()
         return found
 
     def shares(self) -> dict[str, np.ndarray]:  # noqa: D102
-        return {"networks": np.ones(len(self.outputs))}
+        stacks = [member.stack for member in self.members if isinstance(member, NSACMethod)]
+        trees = [0.0 if stack is None else float(stack.choice[0]) for stack in stacks]
+        share, ones = np.mean(trees) if trees else 0.0, np.ones(len(self.outputs))
+        return {"networks": (1 - share) * ones} | ({"trees": share * ones} if share else {})
 
     def network_inputs(self) -> Batch:  # noqa: D102
         return self._data(self.inputs).batch(torch.arange(len(self)))

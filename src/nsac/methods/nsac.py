@@ -97,7 +97,7 @@ class NSACMethod(AbstractTrainable):
     def finish(self, train: Data, validation: Data) -> None:
         """Fit the trees, if there are any, then calibrate the amplitude of the novelty on validation rows."""
         if self.stack is not None:
-            self.stack.fit(train, validation, self._network_draws)
+            self.stack.fit(train, validation, lambda batch: self.network_draws(self._converted(batch)))
         if self.novelty is None:
             return
         rows = []
@@ -120,17 +120,33 @@ class NSACMethod(AbstractTrainable):
         self, batch: Batch, num_samples: int, generator: torch.Generator | None, noise: Tensor | None = None
     ) -> Draws:
         """One per draw of the noise of the logits, which all rows share and which may be given."""
-        novelty, epistemic = self.novelty, None
-        if novelty is not None and (torch.compiler.is_compiling() or novelty.calibrated):  # a graph cannot check values
-            epistemic = partial(self._epistemic, novelty, batch)
         encoded = self.network.encoder(batch)
-        if noise is None:
-            noise = self.network.noise(encoded, num_samples, generator, shared=True)
-        mean, log_std, *tail = self._read(encoded, noise, epistemic)
-        draws = Draws(*spread_scales(mean, log_std, tail[0], num_samples)) if tail else Draws(mean, log_std)
+        draws = self._network_draws(batch, encoded, num_samples, generator, noise)
         if self.stack is not None and self.stack.is_fitted:
             draws = self.stack.move(draws, batch, self.anchor(encoded))
         return draws
+
+    @torch.no_grad()
+    def network_draws(self, batch: Batch, num_samples: int = 20) -> Draws:
+        """Draws of the network alone, without trees; the noise is that of `predict`."""
+        generator = torch.Generator(batch["x"].device).manual_seed(0)
+        return self._network_draws(batch, self.network.encoder(batch), num_samples, generator)
+
+    def _network_draws(
+        self,
+        batch: Batch,
+        encoded: Encoded,
+        num_samples: int,
+        generator: torch.Generator | None,
+        noise: Tensor | None = None,
+    ) -> Draws:
+        novelty, epistemic = self.novelty, None
+        if novelty is not None and (torch.compiler.is_compiling() or novelty.calibrated):  # a graph cannot check values
+            epistemic = partial(self._epistemic, novelty, batch)
+        if noise is None:
+            noise = self.network.noise(encoded, num_samples, generator, shared=True)
+        mean, log_std, *tail = self._read(encoded, noise, epistemic)
+        return Draws(*spread_scales(mean, log_std, tail[0], num_samples)) if tail else Draws(mean, log_std)
 
     def anchor(self, encoded: Encoded) -> Tensor:
         """What the network of a problem of events adds its changes to, (B, Q, 1)."""
@@ -177,10 +193,6 @@ class NSACMethod(AbstractTrainable):
     def _log_unit(persistence: Persistence, batch: Batch) -> Tensor:
         """Logarithm of the unit of epistemic standard deviations of events, (B, Q, 1)."""
         return persistence.log_error(batch).clamp(min=math.log(MIN_UNIT))
-
-    def _network_draws(self, batch: Batch) -> Draws:
-        p = self.predict(self._converted(batch))
-        return Draws(p.mean_draws, p.log_std_draws)
 
     def _converted(self, batch: Batch) -> Batch:
         """In the precision and on the device of the weights."""
