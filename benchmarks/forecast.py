@@ -60,7 +60,9 @@ SEASONS = {  # first day of the test part, and the day after the last
 }
 WITH_PEERS = [f"ettm1-{SHORT_ROWS}", *(f"jena-{season}" for season in SEASONS)]
 SPARSE = [f"{name}-{each}" for name in (WITH_PEERS[0], "jena-summer", "jena-winter") for each in ("holes", "holes70")]
-DATA = ["ettm1", "jena", "ettm1-holes", "ettm1-cells", *WITH_PEERS, *SPARSE]
+WHOLE = ["ettm1", "jena"]
+WHOLE_SPARSE = [f"{name}-{each}" for name in WHOLE for each in ("holes", "holes70")]
+DATA = [*WHOLE, *WHOLE_SPARSE, "ettm1-cells", *WITH_PEERS, *SPARSE]
 SCORES = ("crps_20", "crps", "mse", "mae", "nll", "coverage_90", "width_90", "adaptive_90", "fit_cpu")
 """Columns of the printed table."""
 

@@ -181,8 +181,9 @@ def test_every_series_has_an_ood_score(three_series):
     assert scores.shape == (3,) and (scores > 0).all()
 
 
-def test_the_ood_score_is_the_epistemic_standard_deviation_of_the_standardised_forecast(fitted, frame):
-    _, windows, p = fitted._forecasts.latest(frame)
+def test_the_ood_score_is_the_epistemic_standard_deviation_of_the_standardised_forecast_of_the_members(fitted, frame):
+    _, windows, _ = fitted._forecasts.latest(frame)
+    p = fitted._draws(windows)
     assert len(windows) == 1
     np.testing.assert_allclose(fitted.ood_score(frame), p.epistemic.mean(1).sqrt())
 

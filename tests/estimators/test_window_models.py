@@ -7,7 +7,14 @@ from nsac import NSACForecaster
 from nsac.estimators import window_models
 from nsac.estimators.preprocessing import prepare
 from nsac.estimators.steps import calendar_features
-from nsac.estimators.window_models import LeadFeatures, WindowModels, design, model_weights, solve_linear
+from nsac.estimators.window_models import (
+    LeadFeatures,
+    WindowModels,
+    design,
+    model_weights,
+    older_design,
+    solve_linear,
+)
 from nsac.estimators.windows import WindowShape
 from nsac.methods import METHODS, fit
 from nsac.training import Subset, batches
@@ -76,13 +83,50 @@ def test_pairs_have_the_announced_size(data):
 
 
 def test_the_linear_regression_solves_its_normal_equations(data):
-    rows, penalty = data.rest, 0.1
-    w = solve_linear(data.problem, data.windows, rows, [penalty])[0]
+    rows, penalty, features = data.rest, 0.1, LeadFeatures.of(data.preprocessor)
+    w = solve_linear(data.problem, features, data.windows, rows, [penalty])[0]
     batch = data.windows.batch(torch.from_numpy(rows))
-    x, y = design(data.problem, batch, data.windows.roughness), batch["y"].double()
+    unit = data.windows.offset_and_scale(torch.from_numpy(rows))[1].double()
+    x, y = design(data.problem, features, batch), unit * batch["y"].double()
     gradient = x.T @ (y - x @ w)
     torch.testing.assert_close(gradient[:-1], penalty * len(rows) * w[:-1], rtol=1e-6, atol=1e-7)
     assert gradient[-1].abs().max() < 1e-5
+
+
+def test_the_linear_regression_learns_a_change_whose_size_depends_on_the_time_of_day():
+    hours, random = np.arange(2000), np.random.default_rng(0)
+    shocks, y = random.normal(size=2000), np.zeros(2000)
+    for t in hours[1:]:  # a shock remains at noon, and has reversed by midnight
+        y[t] = -np.cos(2 * np.pi * t / 24) * y[t - 1] + shocks[t]
+    known = pd.DataFrame({"date": pd.date_range("2024-01-01", periods=2000, freq="h"), "y": y})
+    data = prepare(known, NSACForecaster(1, 6)._find_columns(known), None, WindowShape(6, 1))
+    features = LeadFeatures.of(data.preprocessor)
+    w = solve_linear(data.problem, features, data.windows, data.rest, [1e-6])[0]
+    rows = torch.arange(len(data.calibration))
+    unit = data.calibration.offset_and_scale(rows)[1] * data.preprocessor.scale[0]
+    batch = data.calibration.batch(rows)
+    error = batch["y"] * unit - design(data.problem, features, batch) @ w * data.preprocessor.scale[0]
+    assert error.square().mean() < 1.4  # the shocks have variance 1; without products it is above 1.5
+    plain = LeadFeatures(1, 0, ())
+    w = solve_linear(data.problem, plain, data.windows, data.rest, [1e-6])[0]
+    error = batch["y"] * unit - design(data.problem, plain, batch) @ w * data.preprocessor.scale[0]
+    assert error.square().mean() > 1.5
+
+
+def test_targets_that_were_not_observed_are_interpolated_from_the_last_value_on(data):
+    features, windows = LeadFeatures.of(data.preprocessor), data.windows.with_ends(data.windows.ends[:60])
+    ends = windows.ends
+    sparse = windows.with_ends(ends)
+    sparse.values = windows.values.clone()
+    sparse.values[ends[-1] + 1] = torch.nan  # the first target of the last window
+    sparse.__post_init__()
+    between = windows.with_ends(ends)
+    between.values = windows.values.clone()
+    between.values[ends[-1] + 1] = (windows.values[ends[-1]] + windows.values[ends[-1] + 2]) / 2
+    between.__post_init__()
+    last = np.array([59])
+    found, expected = (solve_linear(data.problem, features, each, last, [0.1]) for each in (sparse, between))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)  # windows are in single precision
 
 
 def test_the_model_with_the_smallest_errors_has_the_largest_weight():
@@ -102,19 +146,20 @@ def test_targets_that_were_not_observed_do_not_count_for_the_weights():
     torch.testing.assert_close(model_weights(means, hidden), model_weights(means[:, :40], y[:40]))
 
 
-def test_a_correction_moves_the_mean_and_keeps_the_variances(data, fitted):
+def test_a_correction_moves_the_mean_and_weighs_the_draws_as_the_mean_of_the_ensemble(data, fitted):
     models, _ = fitted
     few = data.windows.with_ends(data.windows.ends[:9])
     random = torch.Generator().manual_seed(0)
     p = Prediction(*torch.randn(2, 4, 9, HORIZON, generator=random, dtype=torch.float64))
     corrected = models.correct(p, few)
-    batch = few.batch(torch.arange(9))
+    batch, unit = few.batch(torch.arange(9)), few.offset_and_scale(torch.arange(9))[1].double()
     trees = models.trees.predict(models.features.pairs(batch).flatten(0, 1).double()).reshape(9, HORIZON)
-    means = [p.mean, design(data.problem, batch, models.roughness) @ models.linear, trees]
+    means = [p.mean, design(data.problem, models.features, batch) @ models.linear / unit, trees]
     expected = sum(w * mean for w, mean in zip(models.weights, means, strict=True))
+    share = max(float(models.weights[0]), window_models.MIN_DRAW_SHARE)
     torch.testing.assert_close(corrected.mean, expected)
     torch.testing.assert_close(corrected.aleatoric, p.aleatoric)
-    torch.testing.assert_close(corrected.epistemic, p.epistemic)
+    torch.testing.assert_close(corrected.epistemic, share**2 * p.epistemic)
 
 
 def test_models_are_fitted_again_with_what_was_chosen(data, fitted):
@@ -122,29 +167,50 @@ def test_models_are_fitted_again_with_what_was_chosen(data, fitted):
     again = models.refit(recipe, data.windows, seed=0)
     assert again.weights is models.weights and again.trees.value.shape[0] == recipe.rounds
     rows = np.arange(len(data.windows))
-    torch.testing.assert_close(again.linear, solve_linear(data.problem, data.windows, rows, [recipe.penalty])[0])
+    expected = solve_linear(data.problem, models.features, data.windows, rows, [recipe.penalty])[0]
+    torch.testing.assert_close(again.linear, expected)
 
 
-def test_the_linear_regression_of_twice_the_changes_reads_root_two_times_the_changes(data):
+def older(models, data, roughness):
+    """Tensors of a folder of an earlier version, whose linear regression has random coefficients."""
+    inputs = older_design(data.problem, first_rows(data.windows), roughness).shape[1]
+    linear = torch.randn(inputs, HORIZON, generator=torch.Generator().manual_seed(0)).double()
+    tensors = models.to_tensors() | {"linear": linear}
+    del tensors["draw_share"]
+    return tensors if roughness is None else tensors | {"roughness": torch.tensor(roughness)}
+
+
+def test_in_a_folder_of_an_earlier_version_twice_the_changes_are_read_as_root_two_times_the_changes(data):
     batch, roughness = first_rows(data.windows), data.windows.roughness
     last = batch["x"][:, -1:]
     large, doubled = (batch | {"x": last + factor * (batch["x"] - last)} for factor in (1000, 2000))
     changes = (LOOKBACK - 1) * data.problem.input_dim
-    once, twice = (design(data.problem, each, roughness) for each in (large, doubled))
+    once, twice = (older_design(data.problem, each, roughness) for each in (large, doubled))
     torch.testing.assert_close(twice[:, :changes], 2**0.5 * once[:, :changes], rtol=1e-3, atol=1e-6)
     torch.testing.assert_close(twice[:, changes:], once[:, changes:])
 
 
-def test_models_of_an_older_folder_read_differences_in_units_of_each_variable(data, fitted):
-    tensors = fitted[0].to_tensors()
-    del tensors["roughness"]
-    read = WindowModels.from_tensors(tensors, fitted[0].features, data.problem)
-    batch = first_rows(data.windows)
-    p = Prediction(*torch.zeros(2, 1, 7, HORIZON).double())
-    flat = torch.cat([data.problem.flatten(batch).double(), torch.ones(7, 1).double()], 1)
+@pytest.mark.parametrize("roughness", [None, 0.5])
+def test_models_of_an_older_folder_predict_in_the_unit_of_the_networks_and_keep_all_variances(data, fitted, roughness):
+    models = fitted[0]
+    tensors = older(models, data, roughness)
+    read = WindowModels.from_tensors(tensors, models.features, data.problem)
+    batch, unit = first_rows(data.windows), torch.full((7, HORIZON), torch.nan)
+    p = Prediction(*torch.randn(2, 4, 7, HORIZON, generator=torch.Generator().manual_seed(0)).double())
     trees = read.trees.predict(read.features.pairs(batch).flatten(0, 1).double()).reshape(7, HORIZON)
-    expected = read.weights[1] * (flat @ read.linear) + read.weights[2] * trees
-    torch.testing.assert_close(read.move(p, batch, read.trees.predict).mean, expected)
+    linear = older_design(data.problem, batch, roughness) @ tensors["linear"]
+    expected = read.weights[0] * p.mean + read.weights[1] * linear + read.weights[2] * trees
+    moved = read.move(p, batch, unit, read.trees.predict)
+    torch.testing.assert_close(moved.mean, expected)
+    torch.testing.assert_close(moved.epistemic, p.epistemic)
+    again = WindowModels.from_tensors(read.to_tensors(), models.features, data.problem)
+    assert (again.draw_share, again.roughness) == (None, roughness)
+
+
+def test_the_oldest_folders_read_differences_in_units_of_each_variable(data):
+    batch = first_rows(data.windows)
+    flat = torch.cat([data.problem.flatten(batch).double(), torch.ones(7, 1).double()], 1)
+    torch.testing.assert_close(older_design(data.problem, batch, None), flat)
 
 
 def test_a_file_gives_the_models_back(data, fitted):
@@ -164,9 +230,10 @@ def test_damaged_models_are_refused(data, fitted, name, change):
         WindowModels.from_tensors(tensors | {name: change(tensors[name])}, fitted[0].features, data.problem)
 
 
-def test_a_roughness_that_is_not_positive_is_refused(data, fitted):
-    tensors = fitted[0].to_tensors() | {"roughness": torch.zeros(())}
-    with pytest.raises(ValueError, match="one positive number"):
+@pytest.mark.parametrize("name", ["draw_share", "roughness"])
+def test_a_number_that_is_not_positive_is_refused(data, fitted, name):
+    tensors = fitted[0].to_tensors() | {name: torch.zeros(())}
+    with pytest.raises(ValueError, match=f"`{name}` must be one positive number"):
         WindowModels.from_tensors(tensors, fitted[0].features, data.problem)
 
 

@@ -30,6 +30,7 @@ class Read(NamedTuple):
     centre: Tensor
     unknown: Tensor  # (rows, 1), whether the outputs are NaN
     age: Tensor | None = None  # (rows,), steps since the target was observed, of a window
+    change: Tensor | None = None  # (rows, outputs), `unit` in standard deviations of the target, of a window
 
 
 class Combination(nn.Module):
@@ -59,7 +60,7 @@ class Combination(nn.Module):
         """Mean, aleatoric and epistemic variance and both interval ends; draws are (members, N, rows, outputs)."""
         draws = Prediction(mean_draws.double().flatten(0, 1), log_std_draws.double().flatten(0, 1))
         if isinstance(self.others, WindowModelsGraph):
-            draws = self.others(draws, read.batch)
+            draws = self.others(draws, read.batch, read.change)
         elif self.others is not None:
             draws = self.others(Moments.of(draws, mean_draws.shape[0]), read.batch)
         if read.age is not None:
@@ -118,15 +119,15 @@ class WindowModelsGraph(nn.Module):
     def __init__(self, models: WindowModels):
         super().__init__()
         self.features, self.problem, self.depth = models.features, models.problem, int(models.trees.depth)
-        self.trees, self.roughness = _Tensors(models.trees), models.roughness
+        self.trees, self.settings = _Tensors(models.trees), (models.draw_share, models.roughness)
         self.register_buffer("linear", models.linear.clone())
         self.register_buffer("weights", models.weights.clone())
 
-    def forward(self, draws: Prediction, batch: Batch) -> Prediction:
-        """As `WindowModels.correct`."""
+    def forward(self, draws: Prediction, batch: Batch, unit: Tensor) -> Prediction:
+        """As `WindowModels.move`."""
         trees: Trees = self.trees.model()
-        models = WindowModels(self.linear, trees, self.weights, self.features, self.problem, self.roughness)
-        return models.move(draws, batch, lambda rows: trees.mean(rows, self.depth))
+        models = WindowModels(self.linear, trees, self.weights, self.features, self.problem, *self.settings)
+        return models.move(draws, batch, unit, lambda rows: trees.mean(rows, self.depth))
 
 
 class _Tensors(nn.Module):

@@ -220,4 +220,4 @@ class WindowReader(nn.Module):
         last, scale = last_and_unit(z[..., :1], self.change.unsqueeze(-1), self.horizon, self.roughness)
         offset = self.centre[0] + self.unit[0] * last[..., 0]
         unknown = z[..., 0].isnan().all(1, keepdim=True)
-        return Read(batch, self.unit[0] * scale[..., 0], offset, unknown, age[:, 0])
+        return Read(batch, self.unit[0] * scale[..., 0], offset, unknown, age[:, 0], scale[..., 0])

@@ -110,8 +110,10 @@ class WindowForecasts:
         return joint_samples(self.distribution(frame), self.model.correlation_, num_samples, generator)
 
     def ood_score(self, frame: pd.DataFrame) -> np.ndarray:
-        """Root mean square over the horizon of the standardised epistemic standard deviation, (series,)."""
-        return self.latest(frame)[2].epistemic.mean(1).sqrt().numpy()
+        """Root mean square over the horizon of the members' standardised epistemic standard deviation, (series,)."""
+        _, windows, _ = self.latest(frame)
+        p = stretch(self.model._draws(windows), self.model.outage_scale_, ages(windows))
+        return p.epistemic.mean(1).sqrt().numpy()
 
     def latest(self, frame: pd.DataFrame) -> tuple[Observations, WindowData, Prediction]:
         """The latest windows, and the members' prediction of them, not calibrated."""

@@ -1,7 +1,8 @@
 """The models of a forecaster besides its ensemble: linear regression, and boosted trees that know the lead time.
 
 Their means and that of the ensemble are weighed by their errors on left-out windows. The distribution is that of the
-ensemble, moved to the weighted mean. Both are cheap, so that they are fitted again to all windows, the latest included.
+ensemble, moved to the weighted mean; the ensemble's draws of the mean count by its weight, as its mean does. Both are
+cheap, so that they are fitted again to all windows, the latest included.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,6 +33,7 @@ MAX_LINEAR_WINDOWS = 5000  # windows of the linear regression, at most: windows 
 MAX_LEFT_OUT = 400  # left-out windows of a split that choose penalty, rounds and weights, at most
 PENALTIES = tuple(10.0**k for k in range(-3, 3))  # of the linear regression, per training window
 LEARNING_RATE, MAX_ROUNDS, LEAVES, L2, FEATURE_SHARE = 0.1, 120, 31, 1.0, 0.5  # of the trees
+MIN_DRAW_SHARE = 0.1  # least weight of the ensemble's draws: without any, novel inputs would not widen intervals
 MIN_PENALTY = 1e-6  # of the intercept, so that no matrix is singular
 MIN_LEAF_SHARE, MIN_LEAF = 1 / 250, 5  # least number of pairs in a leaf
 CALENDAR_STEPS = 4096  # of sine and cosine of a cycle that trees tell apart, per unit
@@ -69,8 +71,7 @@ class LeadFeatures:
 
     def size(self, problem: WindowProblem) -> int:
         """Number of inputs."""
-        x = torch.zeros(1, problem.lookback, problem.input_dim)
-        return self.pairs({"x": x, "calendar": torch.zeros(1, problem.calendar_dim)}).shape[2]
+        return self.pairs(_zeros(problem)).shape[2]
 
     def _window(self, batch: Batch) -> Tensor:
         """(B, features): last values, changes from earlier values and from the mean of half the window."""
@@ -110,7 +111,10 @@ class WindowModels:
     weights: Tensor  # (NUM_MODELS,)
     features: LeadFeatures
     problem: WindowProblem
-    roughness: float | None  # see `design`; None in older folders
+    draw_share: float | None = None
+    """weight of the ensemble's draws about their mean; None in older folders, where it is 1 and the linear regression
+    reads and predicts what `older_design` says"""
+    roughness: float | None = None  # of an older folder, see `older_design`
 
     @classmethod
     def fit(
@@ -121,76 +125,110 @@ class WindowModels:
 
         Returns the average over the splits, and what was chosen.
         """
-        left_out = [Subset(windows, subsample(validation, MAX_LEFT_OUT)) for _, validation in splits]
-        rows = [each.batch(torch.arange(len(each))) for each in left_out]
+        chosen = [torch.from_numpy(subsample(validation, MAX_LEFT_OUT)) for _, validation in splits]
+        rows, units = zip(*(_batch_and_unit(windows, each) for each in chosen), strict=True)
         y = [each["y"].double() for each in rows]
-        solutions = [solve_linear(problem, windows, train, PENALTIES) for train, _ in splits]
+        solutions = [solve_linear(problem, features, windows, train, PENALTIES) for train, _ in splits]
         linear = [
-            design(problem, each, windows.roughness) @ solution for each, solution in zip(rows, solutions, strict=True)
+            design(problem, features, each) @ solution / unit
+            for each, solution, unit in zip(rows, solutions, units, strict=True)
         ]
         grown = [
             grow(features, windows, train, MAX_ROUNDS, seed + k, MAX_SPLIT_PAIRS) for k, (train, _) in enumerate(splits)
         ]
         staged = [_staged(model, features.pairs(each)) for model, each in zip(grown, rows, strict=True)]
-        penalty, rounds = _best(linear, y), _best(staged, y)
+        penalty, rounds = _best(linear, y, units), _best(staged, y)
         ensemble = [
-            mixture([member], batches(each, PREDICTION_BATCH), num_samples).mean
-            for member, each in zip(members, left_out, strict=True)
+            mixture([member], batches(Subset(windows, each.numpy()), PREDICTION_BATCH), num_samples).mean
+            for member, each in zip(members, chosen, strict=True)
         ]
-        others = [
-            torch.cat([each[chosen] for each in means]) for means, chosen in ((linear, penalty), (staged, rounds))
-        ]
-        weights = model_weights(torch.stack([torch.cat(ensemble), *others]), torch.cat(y))
+        others = [torch.cat([each[best] for each in means]) for means, best in ((linear, penalty), (staged, rounds))]
+        unit = torch.cat(units)  # what counts are errors in the unit of the target
+        weights = model_weights(unit * torch.stack([torch.cat(ensemble), *others]), unit * torch.cat(y))
         trees = Trees.of(grown, len(splits), rounds + 1, 2 * LEAVES - 1)
         average = torch.stack([each[penalty] for each in solutions]).mean(0)
-        return cls(average, trees, weights, features, problem, windows.roughness), Recipe(
-            PENALTIES[penalty], rounds + 1
-        )
+        draw_share = max(float(weights[0]), MIN_DRAW_SHARE)
+        models = cls(average, trees, weights, features, problem, draw_share)
+        return models, Recipe(PENALTIES[penalty], rounds + 1)
 
     def refit(self, recipe: Recipe, windows: WindowData, seed: int) -> "WindowModels":
         """The same models, fitted to all of these windows; the weights stay."""
         rows = np.arange(len(windows))
-        linear = solve_linear(self.problem, windows, rows, [recipe.penalty])[0]
+        linear = solve_linear(self.problem, self.features, windows, rows, [recipe.penalty])[0]
         grown = grow(self.features, windows, rows, recipe.rounds, seed, MAX_PAIRS)
         return replace(self, linear=linear, trees=Trees.of([grown], 1, recipe.rounds, 2 * LEAVES - 1))
 
     def correct(self, p: Prediction, windows: WindowData) -> Prediction:
         """The ensemble's prediction of these windows, moved to the weighted mean of all models."""
-        starts, chunks = range(0, len(windows), PREDICTION_BATCH), batches(windows, PREDICTION_BATCH)
-        parts = [p[first : first + PREDICTION_BATCH] for first in starts]
-        return join([self.move(part, batch, self.trees.predict) for part, batch in zip(parts, chunks, strict=True)], 1)
+        parts = []
+        for rows in torch.arange(len(windows)).split(PREDICTION_BATCH):
+            part = p[int(rows[0]) : int(rows[-1]) + 1]
+            parts.append(self.move(part, *_batch_and_unit(windows, rows), self.trees.predict))
+        return join(parts, 1)
 
-    def move(self, p: Prediction, batch: Batch, trees: Callable[[Tensor], Tensor]) -> Prediction:
-        """As `correct`, for one batch; `trees` evaluates the trees at rows of pairs."""
+    def move(self, p: Prediction, batch: Batch, unit: Tensor, trees: Callable[[Tensor], Tensor]) -> Prediction:
+        """As `correct`, for one batch and the unit of its `y`; `trees` evaluates the trees at rows of pairs."""
         pairs = self.features.pairs(batch)
         grown = trees(pairs.flatten(0, 1).double()).reshape(-1, self.features.horizon)
-        means = torch.stack([p.mean, design(self.problem, batch, self.roughness) @ self.linear, grown])
-        return p.affine(torch.ones_like(p.mean[:1]), (self.weights[:, None, None] * means).sum(0) - p.mean)
+        means = torch.stack([p.mean, self.linear_mean(batch, unit), grown])
+        mean, share = (self.weights[:, None, None] * means).sum(0), 1.0 if self.draw_share is None else self.draw_share
+        return Prediction(mean + share * (p.mean_draws - p.mean), p.log_std_draws)
+
+    def linear_mean(self, batch: Batch, unit: Tensor) -> Tensor:
+        """Of the linear regression, (B, horizon), in this unit, that of `y`."""
+        if self.draw_share is None:
+            return older_design(self.problem, batch, self.roughness) @ self.linear
+        return design(self.problem, self.features, batch) @ self.linear / unit
 
     def to_tensors(self) -> dict[str, Tensor]:
         """For a file."""
         trees = {f"trees.{name}": tensor for name, tensor in self.trees.to_tensors().items()}
-        unit = {} if self.roughness is None else {"roughness": torch.tensor(self.roughness).double()}
-        return {"linear": self.linear, "weights": self.weights} | unit | trees
+        numbers = {"draw_share": self.draw_share, "roughness": self.roughness}
+        given = {name: torch.tensor(each).double() for name, each in numbers.items() if each is not None}
+        return {"linear": self.linear, "weights": self.weights} | given | trees
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor], features: LeadFeatures, problem: WindowProblem) -> "WindowModels":
         """Inverse of `to_tensors`."""
         nodes = {name.removeprefix("trees."): tensor for name, tensor in tensors.items() if name.startswith("trees.")}
         linear, weights = tensors["linear"].double(), tensors["weights"].double()
-        shapes = [(replace(problem, missing=False).flat_dim + 1, features.horizon), (NUM_MODELS,)]
+        draw_share, roughness = (_read_positive(tensors, name) for name in ("draw_share", "roughness"))
+        inputs = replace(problem, missing=False).flat_dim + 1
+        if draw_share is not None:
+            inputs = design(problem, features, _zeros(problem)).shape[1]
+        shapes = [(inputs, features.horizon), (NUM_MODELS,)]
         found = [tuple(linear.shape), tuple(weights.shape)]
         if found != shapes or bool((weights < 0).any()):
             raise ValueError(f"`linear` and non-negative `weights` must have shapes {shapes}. Got {found} instead.")
         trees = Trees.from_tensors(nodes, features.size(problem), 1)
-        return cls(linear, trees, weights, features, problem, _read_roughness(tensors))
+        return cls(linear, trees, weights, features, problem, draw_share, roughness)
 
 
-def design(problem: WindowProblem, batch: Batch, roughness: float | None) -> Tensor:
-    """What the linear regression reads: all values of the window, interpolated, calendar and 1, (B, features + 1).
+def design(problem: WindowProblem, features: LeadFeatures, batch: Batch) -> Tensor:
+    r"""What the linear regression reads: all values of the window, interpolated, calendar and 1, (B, inputs).
 
-    Earlier values are differences to the last ones, in the unit that `y` has: the root of the target's recent roughness
-    over this one. Without it, in older folders, each variable has its own amplitude as unit.
+    Earlier values are differences to the last ones. With a calendar the coefficients of the last values, of the target
+    in the later half of the window and of means there depend on the phase $\phi$ of the first cycle, by products with
+    $\sin\phi, \cos\phi, \sin 2\phi, \cos 2\phi$: what a warm hour says about the next ones depends on the time of day.
+    """
+    x = interpolate_missing(batch["x"]).double()
+    last, changes, half = x[:, -1], x[:, :-1] - x[:, -1:], max(1, x.shape[1] // 2)
+    rows = [changes.flatten(1), last]
+    if problem.calendar_dim:
+        rows.append(batch["calendar"].double())
+    if features.angles:
+        sine, cosine = rows[-1][:, :1], rows[-1][:, 1:2]
+        double = [2 * sine * cosine, cosine**2 - sine**2]
+        varying = torch.cat([last, x[:, -half:].mean(1) - last, changes[:, -half:, 0]], 1)
+        rows += [*double, *(varying * each for each in (sine, cosine, *double))]
+    return torch.cat([*rows, torch.ones_like(last[:, :1])], 1)
+
+
+def older_design(problem: WindowProblem, batch: Batch, roughness: float | None) -> Tensor:
+    """As `design`, for folders of earlier versions: without products, to predict `y` in its own unit.
+
+    Differences are in the unit that `y` has: the root of the target's recent roughness over this one. Without it, in
+    the oldest folders, each variable has its own amplitude as unit.
     """
     x = interpolate_missing(batch["x"])
     if roughness is None:
@@ -202,14 +240,19 @@ def design(problem: WindowProblem, batch: Batch, roughness: float | None) -> Ten
     return torch.cat([rows, torch.ones_like(rows[:, :1])], 1)
 
 
-def solve_linear(problem: WindowProblem, windows: WindowData, rows: np.ndarray, penalties: Sequence[float]) -> Tensor:
-    """Ridge regression for each penalty per window, (penalties, features + 1, horizon).
+def solve_linear(
+    problem: WindowProblem, features: LeadFeatures, windows: WindowData, rows: np.ndarray, penalties: Sequence[float]
+) -> Tensor:
+    """Ridge regression for each penalty per window, (penalties, inputs of `design`, horizon).
 
-    Targets that were not observed are interpolated, so that all lead times share one matrix.
+    Targets are changes from the last value, all in one unit. Those that were not observed are interpolated from it on,
+    so that all lead times share one matrix.
     """
     gram, moment, chosen = torch.zeros(()).double(), torch.zeros(()).double(), subsample(rows, MAX_LINEAR_WINDOWS)
-    for batch in batches(Subset(windows, chosen), PREDICTION_BATCH):
-        x, y = design(problem, batch, windows.roughness), interpolate_missing(batch["y"].double()[..., None])[..., 0]
+    for some in torch.from_numpy(chosen).split(PREDICTION_BATCH):
+        batch, unit = _batch_and_unit(windows, some)
+        x, y = design(problem, features, batch), torch.cat([torch.zeros(len(some), 1), unit * batch["y"]], 1)
+        y = interpolate_missing(y[..., None])[:, 1:, 0]
         gram, moment = gram + x.T @ x, moment + x.T @ y
     eye = torch.eye(len(gram)).double()
     eye[-1, -1] = MIN_PENALTY / len(chosen)  # hardly any on the intercept
@@ -244,12 +287,23 @@ def model_weights(means: Tensor, y: Tensor) -> Tensor:
     return robust_weights(means[:, known].numpy(), y[known].numpy(), np.ones(int(known.sum())))
 
 
-def _read_roughness(tensors: dict[str, Tensor]) -> float | None:
-    if "roughness" not in tensors:
+def _batch_and_unit(windows: WindowData, rows: Tensor) -> tuple[Batch, Tensor]:
+    """The windows with these numbers, and the unit of their `y`, (B, horizon)."""
+    return windows.batch(rows), windows.offset_and_scale(rows)[1].double()
+
+
+def _zeros(problem: WindowProblem) -> Batch:
+    x = torch.zeros(1, problem.lookback, problem.input_dim)
+    return {"x": x, "calendar": torch.zeros(1, problem.calendar_dim)}
+
+
+def _read_positive(tensors: dict[str, Tensor], name: str) -> float | None:
+    """A number of a file, None if it is absent, as in older folders."""
+    if name not in tensors:
         return None
-    value = tensors["roughness"]
+    value = tensors[name]
     if value.numel() != 1 or not 0 < float(value) < np.inf:
-        raise ValueError(f"`roughness` must be one positive number. Got {value.tolist()} instead.")
+        raise ValueError(f"`{name}` must be one positive number. Got {value.tolist()} instead.")
     return float(value)
 
 
@@ -264,9 +318,10 @@ def _staged(model: Any, pairs: Tensor) -> Tensor:
     return torch.from_numpy(np.stack(list(rounds))).unflatten(1, pairs.shape[:2])
 
 
-def _best(means: Sequence[Tensor], y: Sequence[Tensor]) -> int:
-    """Number of the candidate with the least squared error; means are (candidates, B, horizon)."""
-    errors = [(each - target).square().nansum((1, 2)) for each, target in zip(means, y, strict=True)]
+def _best(means: Sequence[Tensor], y: Sequence[Tensor], units: Sequence[Tensor] | None = None) -> int:
+    """Number of the candidate with the least squared error, in these units; means are (candidates, B, horizon)."""
+    units = [torch.ones(()) for _ in y] if units is None else units
+    errors = [(u * (each - target)).square().nansum((1, 2)) for each, target, u in zip(means, y, units, strict=True)]
     return int(torch.stack(errors).sum(0).argmin())
 
 

@@ -149,7 +149,8 @@ def _window_facts(model: NSACForecaster) -> dict[str, Any]:
     facts["models"] = None
     if others is not None:
         models: dict[str, Any] = {"weights": _list(others.weights), "amplitudes": list(others.problem.amplitudes)}
-        models["roughness"] = others.roughness
+        models |= {"roughness": others.roughness, "drawShare": others.draw_share}
+        models["cyclic"] = bool(others.features.angles)
         steps = torch.arange(1, others.features.horizon + 1)
         turns = [(angle * steps).float() for angle in others.features.angles]
         turns = [{"cosines": each.cos().tolist(), "sines": each.sin().tolist()} for each in turns]

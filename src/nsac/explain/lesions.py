@@ -231,11 +231,12 @@ class _SeriesTrial(_Trial):
         self.batch = {name: batch[name] for name in ("x", "calendar") if name in batch}
         self.y, self.members, self.num_samples = batch["y"], model.members_, model.num_samples
         self.model, self.age = model, ages(windows)
+        self.unit = windows.offset_and_scale(torch.arange(len(windows)))[1]
 
     def combine(self, draws: Sequence[Prediction]) -> Prediction:
         p, others = join(draws, 0), self.model.components_
         if others is not None:
-            p = others.move(p, self.batch, others.trees.predict)
+            p = others.move(p, self.batch, self.unit, others.trees.predict)
         return stretch(p, self.model.outage_scale_, self.age)
 
 

@@ -22,7 +22,6 @@ from nsac.estimators.forecaster import NSACForecaster
 from nsac.estimators.observations import number_series
 from nsac.estimators.outages import stretch
 from nsac.estimators.times import read_times
-from nsac.estimators.window_models import design
 from nsac.estimators.windows import subsample
 from nsac.explain.circuit import ExplainError, find_network, key_names
 from nsac.explain.subjects import AbstractSubject, Predicted, check_rows, split_rows
@@ -177,7 +176,7 @@ class WindowSubject(AbstractSeriesSubject):
         found = {f"network {i + 1}": mean.numpy() for i, mean in enumerate(means)}
         others = self.model.components_
         if others is not None:
-            linear = design(others.problem, batch, others.roughness) @ others.linear
+            linear = others.linear_mean(batch, unit / self.model.preprocessor_.scale[0])
             found["linear regression"] = (last + unit * linear).numpy()
             if others.weights[TREES] > 0:
                 grown = others.trees.predict(others.features.pairs(batch).flatten(0, 1).double())
@@ -213,7 +212,8 @@ class WindowSubject(AbstractSeriesSubject):
             p = mixture(self.members, split_rows(batch, PREDICTION_BATCH), self.num_samples)
         others = self.model.components_
         if others is not None:
-            p = others.move(p, batch, others.trees.predict if with_trees else _no_trees)
+            unit = self._last_and_unit(inputs)[1] / self.model.preprocessor_.scale[0]
+            p = others.move(p, batch, unit, others.trees.predict if with_trees else _no_trees)
         return stretch(p, self.model.outage_scale_, age)
 
     def _last_and_unit(self, inputs: Batch) -> tuple[Tensor, Tensor]:

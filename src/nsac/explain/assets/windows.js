@@ -62,20 +62,44 @@ function outageFactor(model, age) {
   return outageScale[left].map((each, h) => each + share * (outageScale[right][h] - each));
 }
 
-// Linear regression on the whole window, by lead time.
-function runLinear(model, row) {
-  const { values, shape } = model.tensors.linear, { amplitudes, roughness } = model.windows.models, steps = row.filled[0].length, inputs = [];
+// What the linear regression reads; see `design` in `nsac.estimators.window_models`.
+function linearInputs(row, cyclic) {
+  const steps = row.filled[0].length, half = Math.max(1, Math.floor(steps / 2)), last = row.filled.map((channel) => channel[steps - 1]), inputs = [];
+  for (let t = 0; t < steps - 1; t++) row.filled.forEach((channel, v) => inputs.push(channel[t] - last[v]));
+  inputs.push(...last, ...row.calendar);
+  if (cyclic) {
+    const [sine, cosine] = row.calendar, double = [2 * sine * cosine, cosine ** 2 - sine ** 2];
+    const changes = row.filled[0].slice(0, -1).slice(-half).map((each) => each - last[0]);
+    const varying = [...last, ...row.filled.map((channel, v) => average(channel.slice(-half)) - last[v]), ...changes];
+    inputs.push(...double);
+    for (const turn of [sine, cosine, ...double]) inputs.push(...varying.map((each) => each * turn));
+  }
+  return [...inputs, 1];
+}
+
+// The same of models of older folders.
+function olderLinearInputs(model, row) {
+  const { amplitudes, roughness } = model.windows.models, steps = row.filled[0].length, inputs = [];
   const common = roughness === null ? 1 : recentRoughness(row.filled[0], row.missing ? row.age : 0, roughness);
   const differences = roughness !== null || amplitudes.length;
   const sizes = row.filled.map((channel, v) => {
-    if (roughness !== null) return common; // in models of older folders each channel has its own unit
+    if (roughness !== null) return common; // in the oldest folders each channel has its own unit
     const last = channel[steps - 1], square = average(channel.map((each) => (each - last) ** 2));
     return amplitudes.length ? Math.sqrt(square + (0.3 * amplitudes[v]) ** 2) : 1;
   });
   for (let t = 0; t < steps; t++)
     row.filled.forEach((channel, v) => inputs.push(!differences || t === steps - 1 ? channel[t] : (channel[t] - channel[steps - 1]) / sizes[v]));
-  inputs.push(...row.calendar, 1);
-  return Array.from({ length: shape[1] }, (_, h) => inputs.reduce((sum, each, i) => sum + each * values[i * shape[1] + h], 0));
+  return [...inputs, ...row.calendar, 1];
+}
+
+// Linear regression on the whole window, by lead time, in the unit of the networks.
+function runLinear(model, row) {
+  const { values, shape } = model.tensors.linear, { drawShare, cyclic } = model.windows.models, { unit } = lastAndUnit(model, row);
+  const inputs = drawShare === null ? olderLinearInputs(model, row) : linearInputs(row, cyclic);
+  return Array.from({ length: shape[1] }, (_, h) => {
+    const sum = inputs.reduce((total, each, i) => total + each * values[i * shape[1] + h], 0);
+    return drawShare === null ? sum : (sum * model.windows.scale[0]) / unit[h];
+  });
 }
 
 // What trees read about a window and a lead time, in single precision; see `nsac.estimators.window_models`.
@@ -104,10 +128,10 @@ function leadFeatures(model, row) {
 
 // The distribution of the networks, moved to the weighted mean of all models.
 function moveDraws(model, row, draws) {
-  const { weights } = model.windows.models, linear = runLinear(model, row);
+  const { weights, drawShare } = model.windows.models, linear = runLinear(model, row), share = drawShare === null ? 1 : drawShare;
   const grown = weights[2] ? leadFeatures(model, row).map((features) => runTrees(model.tensors, features, 1)[0]) : linear.map(() => 0);
-  const shift = linear.map((each, h) => (weights[0] - 1) * average(draws.map((draw) => draw.mean[h])) + weights[1] * each + weights[2] * grown[h]);
-  return draws.map(({ mean, logStd }) => ({ mean: mean.map((each, h) => each + shift[h]), logStd }));
+  const shift = linear.map((each, h) => (weights[0] - share) * average(draws.map((draw) => draw.mean[h])) + weights[1] * each + weights[2] * grown[h]);
+  return draws.map(({ mean, logStd }) => ({ mean: mean.map((each, h) => share * each + shift[h]), logStd }));
 }
 
 function windowDraws(model, input, clamp) {
