@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nsac.methods import NSACMethod
+
 if TYPE_CHECKING:
     from nsac.estimators.base import AbstractEstimator
 
@@ -161,6 +163,10 @@ def _table_model(model: Any) -> list[str]:
 def _series_model(model: Any) -> list[str]:
     cycles = ", ".join(model.cycles_) or "none"
     lines = [f"- Ensemble members: {len(model.members_)}", f"- Cycles of the calendar: {cycles}"]
+    stacks = [each.stack for each in model.members_ if isinstance(each, NSACMethod) and each.stack is not None]
+    if stacks:
+        shares = ", ".join(f"{float(stack.choice[0]):g}" for stack in stacks)
+        lines.append(f"- Share of boosted trees in the forecasts of each member: {shares}")
     return [*lines, _seed(model)]
 
 

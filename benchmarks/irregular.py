@@ -1,0 +1,82 @@
+"""The tables of irregular series in docs/evidence.md, from the records.
+
+    nsac bench run physionet-next physionet-point glucose brusselator spiral-events --out results/irregular
+    python benchmarks/irregular.py --out results/irregular
+
+A cell is the mean over the seeds of a method; their number is in brackets where it is not five. Every seed has its own
+split, so cells with different seeds are not comparable.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import NamedTuple
+
+METHODS = ("nsac", "gmle", "mcd", "der", "sdenet", "de", "trees", "persistence", "half-mean", "extrapolation", "mean")
+SEEDS = 5
+
+
+class Line(NamedTuple):
+    """A row of the table."""
+
+    task: str
+    metric: str
+    text: str
+    digits: int
+    factor: float = 1.0
+
+
+LINES = (
+    Line("physionet-next", "crps", "intensive care, next three hours: CRPS", 4),
+    Line("physionet-next", "nll", "NLL", 3),
+    Line("physionet-next", "nll_varying", "NLL of channels that vary", 3),
+    Line("physionet-next", "mse", "MSE", 3),
+    Line("physionet-next", "coverage_90_calibrated", "coverage of 90 % intervals", 3),
+    Line("physionet-next", "coverage_90_worst", "in the worst channel with 1,000 values", 3),
+    Line("physionet-point", "mse_channels_ratio", "intensive care, 24 hours: MSE over that of the last value", 3),
+    Line("physionet-point", "mse_channels", "MSE x 1000", 2, 1000),
+    Line("physionet-point", "mae_channels", "MAE x 100", 2, 100),
+    Line("physionet-point", "coverage_90_calibrated", "coverage of 90 % intervals", 3),
+    Line("physionet-point", "coverage_90_worst", "in the worst channel with 1,000 values", 3),
+    Line("glucose", "crps", "glucose of a new person, mg/dL: CRPS", 2),
+    Line("glucose", "30min_crps", "CRPS at 30 minutes", 2),
+    Line("glucose", "60min_crps", "CRPS at 60 minutes", 2),
+    Line("glucose", "coverage_90_calibrated", "coverage of 90 % intervals", 3),
+    Line("brusselator", "crps", "Brusselator: CRPS", 3),
+    Line("brusselator", "coverage_90_calibrated", "coverage of 90 % intervals", 3),
+    Line("spiral-events", "mse", "spirals as events: MSE x 1000", 2, 1000),
+)
+
+
+def markdown_of(folder: Path) -> str:
+    """The table, from the records in this folder."""
+    found: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
+    for path in sorted(folder.glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        found[record["task"], record["method"]].append(record["metrics"])
+    shown = [method for method in METHODS if any(method == other for _, other in found)]
+    rows = [["", *shown], ["---"] * (len(shown) + 1)]
+    rows += [[line.text, *(_cell(found, line, method) for method in shown)] for line in LINES]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _cell(found: Mapping[tuple[str, str], Sequence[Mapping[str, float]]], line: Line, method: str) -> str:
+    values = [metrics[line.metric] for metrics in found.get((line.task, method), ()) if line.metric in metrics]
+    if not values:
+        return ""
+    count = "" if len(values) == SEEDS else f" ({len(values)})"
+    return f"{line.factor * mean(values):.{line.digits}f}{count}"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/irregular"), help="folder of the records")
+    print(markdown_of(parser.parse_args().out), end="")
+
+
+if __name__ == "__main__":
+    main()
