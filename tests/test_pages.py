@@ -168,6 +168,13 @@ def test_the_table_of_forecasters_is_that_of_the_records(monkeypatch):
         assert table in page, "run `python benchmarks/forecast.py --markdown`"
 
 
+def test_the_table_of_irregular_series_is_that_of_the_records(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    table = importlib.import_module("irregular").markdown_of(ROOT / "results" / "irregular")
+    page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
+    assert table in page, "run `python benchmarks/irregular.py`"
+
+
 def test_the_readme_is_short():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     prose = re.sub(r"```.*?```|^\|.*?$", "", text, flags=re.DOTALL | re.MULTILINE)

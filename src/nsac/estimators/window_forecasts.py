@@ -111,18 +111,22 @@ class WindowForecasts:
 
     def ood_score(self, frame: pd.DataFrame) -> np.ndarray:
         """Root mean square over the horizon of the members' standardised epistemic standard deviation, (series,)."""
-        _, windows, _ = self.latest(frame)
+        _, windows = self._latest_windows(frame)
         p = stretch(self.model._draws(windows), self.model.outage_scale_, ages(windows))
         return p.epistemic.mean(1).sqrt().numpy()
 
     def latest(self, frame: pd.DataFrame) -> tuple[Observations, WindowData, Prediction]:
         """The latest windows, and the members' prediction of them, not calibrated."""
+        observations, windows = self._latest_windows(frame)
+        return observations, windows, self.draws(windows)
+
+    def _latest_windows(self, frame: pd.DataFrame) -> tuple[Observations, WindowData]:
         model = self.model
         observations = model.preprocessor_.read(frame)
         windows = model.preprocessor_.latest(observations)
         warn_known_future(observations, model.columns_, model.preprocessor_.axis, model.horizon_)
         warn_outage(ages(windows), model.columns_, observations.names, learned=len(model.outage_scale_) > 1)
-        return observations, windows, self.draws(windows)
+        return observations, windows
 
     def draws(self, windows: WindowData) -> Prediction:
         """The members' prediction, not calibrated, except for the age of the last known values."""

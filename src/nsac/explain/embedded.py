@@ -21,7 +21,9 @@ from nsac.estimators.targets import max_epistemic
 from nsac.estimators.window_models import CALENDAR_STEPS, window_lags
 from nsac.explain.circuit import ExplainError
 from nsac.layers.tails import scale_levels
+from nsac.methods.event_trees import EventTrees
 from nsac.methods.nsac import NSACMethod
+from nsac.methods.trees import NODE
 from nsac.uncertainty.mondrian import class_margins
 from nsac.uncertainty.transformed import MOMENT_NODES
 
@@ -117,7 +119,14 @@ def _member_tensors(member: NSACMethod) -> Tensors:
     tensors |= {f"reader.{name}": value for name, value in member.reader.state_dict().items()}
     if member.novelty is not None and member.novelty.calibrated:
         tensors |= {f"novelty.{name}": value for name, value in member.novelty.state_dict().items()}
-    return {name: each.detach().numpy(force=True).astype(np.float32) for name, each in tensors.items()}
+    if member.persistence is not None:
+        tensors |= {f"persistence.{name}": value for name, value in member.persistence.state_dict().items()}
+    stack, grown = member.stack, {}
+    if stack is not None and stack.is_fitted:
+        tensors |= {"stack.choice": stack.choice, "stack.targets": torch.tensor(stack.trees.targets)}
+        tensors |= {f"stack.trees.{name}": getattr(stack.trees, name) for name in ("leads", "log_std")}
+        grown = _tree_tensors(_grown_trees(stack.trees))
+    return {name: each.detach().numpy(force=True).astype(np.float32) for name, each in tensors.items()} | grown
 
 
 def _table_facts(model: NSACRegressor) -> dict[str, Any]:
@@ -248,6 +257,14 @@ def _tree_tensors(trees: Trees) -> Tensors:
         "trees.first": first.astype(np.int32), "trees.total": totals.astype(np.int32),
         "trees.start": trees.start.numpy().ravel().astype(np.float64),
     }  # fmt: skip
+
+
+def _grown_trees(trees: EventTrees) -> Trees:
+    """Those of all targets, without rounds that were not grown; a target without trees has one leaf, 0, a round."""
+    used = (trees.value != 0).flatten(2).any(-1).any(0).nonzero()
+    rounds = int(used.max()) + 1 if len(used) else 0
+    nodes = {name: getattr(trees, name)[:, :rounds].flatten(0, 1).to(dtype) for name, dtype in NODE.items()}
+    return Trees(trees.start.double()[None], trees.depth, **nodes)
 
 
 def _grown(left: np.ndarray, right: np.ndarray) -> int:

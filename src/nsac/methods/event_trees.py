@@ -1,5 +1,6 @@
 """Boosted trees of each channel of irregular series: they read statistics of the channels, and never extrapolate."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +13,13 @@ from nsac.methods.problem import EventsProblem
 from nsac.methods.trees import NODE, evaluate_trees, store_trees
 from nsac.models.channels import FEATURES, channel_statistics, compress, expand, fill_unknown, read_events
 from nsac.models.encoder import Batch
-from nsac.training import Data, batches
+from nsac.training import Data, Subset, batches
 
 LEARNING_RATE, MAX_ROUNDS, LEAVES, L2, FEATURE_SHARE = 0.06, 150, 31, 1.0, 0.5  # of the trees
 MIN_LEAF_SHARE, MIN_LEAF = 1 / 400, 5  # least number of targets in a leaf
 MAX_TARGETS, MIN_TARGETS = 30_000, 50  # observed targets of a channel that its trees are grown on: at most, at least
 MAX_VALIDATION_TARGETS = 2000  # observed targets of a channel that choose the number of rounds, at most
+MAX_NUMBERS = 100_000_000  # inputs of all targets in memory; with more, every so many rows are read
 STORED = {name: torch.float32 if dtype.is_floating_point else torch.int16 for name, dtype in NODE.items()}
 """Types of the buffers: a forecaster has trees for each member and target."""
 MAX_THRESHOLD = torch.finfo(torch.float32).max  # of a leaf, whose children are itself
@@ -105,8 +107,11 @@ class EventTrees(AbstractBaseline):
         return mean.to(batch["x"]).unsqueeze(-1)
 
     def _targets(self, data: Data) -> Targets:
+        first = data.batch(torch.arange(min(len(data), EVENT_ROWS)))
+        numbers = self._input_dim() * len(data) * float((~first["y"].isnan()).sum()) / len(first["y"])
+        rows = np.arange(0, len(data), max(1, math.ceil(numbers / MAX_NUMBERS)))
         found = []
-        for batch in batches(data, EVENT_ROWS):
+        for batch in batches(Subset(data, rows), EVENT_ROWS):
             y = self.target(batch).squeeze(-1).float()
             known, (x, last) = ~y.isnan(), self.features(batch)
             columns = x[known], (y - last)[known], batch["query_channel"][known]

@@ -83,13 +83,36 @@ function describeEvents(row, channel, lead, future) {
   return [...own.features, lead, logAge(Math.abs(lead + own.age)), ...about, ...row.static, ...fillUnknown(future)];
 }
 
+// Logarithm of the error of a baseline at the channel and lead time of a query: see `nsac.methods.baselines`.
+function logError(tensors, name, { channel, clock }) {
+  const [low, high] = tensors[`${name}.leads`].values, errors = tensors[`${name}.log_std`].values, bins = 12;
+  const bin = Math.trunc(((clock - low) / Math.max(high - low, 1e-12)) * bins);
+  return errors[channel * bins + Math.min(Math.max(bin, 0), bins - 1)];
+}
+
+// A share of the draws of a network, moved to the mean of the trees: see `nsac.methods.event_stack`.
+function poolWithTrees(tensors, query, { mean, logStd, anchor }) {
+  const [share, discount, factor] = tensors["stack.choice"].values, { row, channel, lead, future } = query, own = row.statistics[channel];
+  const centre = average(mean.map((draw) => draw[0])), moved = mean.map((_, n) => Math.floor((n + 1) * share) - Math.floor(n * share)), few = share - average(moved);
+  let shift = 0;
+  if (share) {
+    const inputs = [...own.features, lead, lead + own.age, ...row.statistics.map((each) => each.last), ...row.statistics.map((each) => Math.log1p(each.count)),
+      ...row.static, ...fillUnknown(future)].map(Math.fround);
+    const place = Array.from(tensors["stack.targets"].values).indexOf(channel), trees = expand(own.last) + runTrees(tensors, inputs, tensors["stack.targets"].values.length)[place];
+    const variance = average(logStd.map((draw) => Math.exp(2 * draw[0])));
+    shift = ((trees - centre) * variance) / (variance + discount * Math.exp(2 * logError(tensors, "stack.trees", query)));
+  }
+  const back = (factor - 1) * (centre + share * shift - anchor[0]);
+  return { mean: mean.map((draw, n) => [draw[0] + (moved[n] + few) * shift + back]), logStd };
+}
+
 // Draws of all queries, {channel, lead, future}, with lead times on the clock; `networks` have the cells of query `focus`.
 function eventDraws(model, input, clamp, queries, focus) {
   const { events } = model, row = prepareEvents(model, input), draws = [], unit = [], offset = [], factor = [], margin = [];
   let networks = null;
   queries.forEach(({ channel, lead, future }, c) => {
     const tau = lead / events.timeScale, described = describeEvents(row, channel, tau, future);
-    const found = drawsOf(model, { row, channel, lead: tau, future, described }, clamp);
+    const found = drawsOf(model, { row, channel, clock: lead, lead: tau, future, described }, clamp);
     found.draws.forEach(({ mean, logStd }, n) => {
       draws[n] = draws[n] || { mean: [], logStd: [] };
       draws[n].mean.push(mean[0]);

@@ -162,8 +162,10 @@ function runNetworks(model, row, clamp) {
 
 // Prediction of one row as it is, before calibration: draws, and the networks with their cells.
 function drawsOf(model, row, clamp) {
-  const networks = runNetworks(model, row, clamp), all = networks.flatMap(({ mean, logStd }) =>
-    mean.map((each, n) => ({ mean: each, logStd: logStd[n] })));
+  const networks = runNetworks(model, row, clamp), all = networks.flatMap((network, i) => {
+    const { mean, logStd } = model.members[i]["stack.choice"] ? poolWithTrees(model.members[i], row, network) : network;
+    return mean.map((each, n) => ({ mean: each, logStd: logStd[n] }));
+  });
   if (!model.stack) return { networks, draws: all };
   const ensemble = { mean: [], aleatoric: [], epistemic: [] };
   for (let c = 0; c < model.outputs; c++) {

@@ -237,6 +237,11 @@ function readOut(tensors, encoded, v, expected, cells, row, { heads, topk, noise
     tails.push(out.slice(2 * outputs));
   }
   const epistemic = tensors["novelty.centre"] ? novelty(tensors, row.described) : null;
+  if (epistemic && tensors["persistence.leads"]) {
+    const logUnit = Math.max(logError(tensors, "persistence", row), Math.log(0.1));
+    epistemic.variance *= Math.exp(2 * logUnit);
+    epistemic.least = epistemic.least.map((each) => each + logUnit);
+  }
   if (epistemic) scaleDraws(mean, epistemic.variance, (n) => noise[n * topk * heads]);
   const skip = tensors["reader.skip.weight"] && linear(tensors["reader.skip.weight"], tensors["reader.skip.bias"], encoded.skip);
   for (let n = 0; n < draws; n++)
@@ -246,7 +251,7 @@ function readOut(tensors, encoded, v, expected, cells, row, { heads, topk, noise
       logStd[n][c] = Math.min(Math.max(logStd[n][c], least), 3);
       if (tails[n].length) logStd[n][c] = Math.max(logStd[n][c] + Math.min(softplus(tails[n][c] - 1), 1.5) * levels[n], Math.log(0.01));
     }
-  return { mean, logStd };
+  return { mean, logStd, anchor: skip };
 }
 
 // Scale draws about their mean so that their variance, averaged over outputs, is `variance`.
