@@ -4,7 +4,7 @@
     python benchmarks/irregular.py --out results/irregular
 
 A cell is the mean over the seeds of a method; their number is in brackets where it is not five. Every seed has its own
-split, so cells with different seeds are not comparable.
+split, so cells with different numbers of seeds are not comparable: a second table has seed 0 of tasks with such cells.
 """
 
 import argparse
@@ -51,31 +51,54 @@ LINES = (
 )
 
 
+Found = Mapping[tuple[str, str], Mapping[int, Mapping[str, float]]]
+"""Metrics by task and method, and by seed."""
+
+
 def markdown_of(folder: Path) -> str:
-    """The table, from the records in this folder."""
-    found: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
+    """The table of all seeds, from the records in this folder."""
+    return _table(_read(folder), LINES, SEEDS)
+
+
+def first_markdown_of(folder: Path) -> str:
+    """The table of seed 0, of tasks on which a method has fewer than five seeds."""
+    found = _read(folder)
+    tasks = {task for (task, _), seeds in found.items() if len(seeds) < SEEDS}
+    first = {key: {0: seeds[0]} for key, seeds in found.items() if 0 in seeds}
+    return _table(first, [line for line in LINES if line.task in tasks], 1)
+
+
+def _read(folder: Path) -> Found:
+    found: dict[tuple[str, str], dict[int, dict[str, float]]] = defaultdict(dict)
     for path in sorted(folder.glob("*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
-        found[record["task"], record["method"]].append(record["metrics"])
-    shown = [method for method in METHODS if any(method == other for _, other in found)]
+        found[record["task"], record["method"]][record["seed"]] = record["metrics"]
+    return found
+
+
+def _table(found: Found, lines: Sequence[Line], seeds: int) -> str:
+    tasks = {line.task for line in lines}
+    shown = [method for method in METHODS if any(method == other and task in tasks for task, other in found)]
     rows = [["", *shown], ["---"] * (len(shown) + 1)]
-    rows += [[line.text, *(_cell(found, line, method) for method in shown)] for line in LINES]
+    rows += [[line.text, *(_cell(found, line, method, seeds) for method in shown)] for line in lines]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _cell(found: Mapping[tuple[str, str], Sequence[Mapping[str, float]]], line: Line, method: str) -> str:
-    values = [metrics[line.metric] for metrics in found.get((line.task, method), ()) if line.metric in metrics]
+def _cell(found: Found, line: Line, method: str, seeds: int) -> str:
+    metrics = found.get((line.task, method), {}).values()
+    values = [each[line.metric] for each in metrics if line.metric in each]
     if not values:
         return ""
-    count = "" if len(values) == SEEDS else f" ({len(values)})"
+    count = "" if len(values) == seeds else f" ({len(values)})"
     return f"{line.factor * mean(values):.{line.digits}f}{count}"
 
 
 def main() -> None:
-    """Print the table."""
+    """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/irregular"), help="folder of the records")
-    print(markdown_of(parser.parse_args().out), end="")
+    folder = parser.parse_args().out
+    print(markdown_of(folder), first_markdown_of(folder), sep="\n", end="")
 
 
 if __name__ == "__main__":
