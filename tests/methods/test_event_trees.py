@@ -69,3 +69,9 @@ def test_a_stored_node_that_does_not_exist_is_refused(fitted):
     trees.feature[0, 0, 0] = 30_000
     with pytest.raises(ValueError, match="`feature` from 0 to"):
         trees.check_nodes()
+
+
+def test_a_channel_that_is_constant_in_validation_rows_has_a_standard_deviation(fitted):
+    split, trees = fitted
+    trees.log_std.fill_(-14.0)
+    assert trees.predict(split.test.columns).std.min().item() == pytest.approx(0.01)

@@ -1,6 +1,8 @@
 """Baselines: mean of the training targets, persistence, seasonal naive and zero, with their training errors."""
 
+import math
 from collections.abc import Iterator
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -25,6 +27,7 @@ class AbstractBaseline(AbstractSolved):
     """
 
     kinds = ("windows",)
+    min_log_std: ClassVar[float] = -math.inf  # of a prediction, for a standardised target
     log_std: Tensor
     leads: Tensor
 
@@ -37,7 +40,7 @@ class AbstractBaseline(AbstractSolved):
     def draws(self, batch: Batch, num_samples: int, generator: torch.Generator | None) -> Draws:
         """A single draw: the method is deterministic."""
         mean = self._value(batch).unsqueeze(0)
-        return Draws(mean, self.log_error(batch).expand_as(mean))
+        return Draws(mean, self.log_error(batch).clamp(min=self.min_log_std).expand_as(mean))
 
     def log_error(self, batch: Batch) -> Tensor:
         """Logarithm of the root mean square error on training rows, broadcast against the targets."""

@@ -49,8 +49,7 @@ class EventStack(nn.Module):
         found = []
         for batch in batches(validation, BATCH_ROWS):
             known, draws = ~batch["y"].isnan(), network(batch)
-            trees = self.trees.predict(batch)
-            columns = draws.mean[:, known], draws.log_std[:, known], trees.mean[known], trees.std[known]
+            columns = draws.mean[:, known], draws.log_std[:, known], *(each[known] for each in self._trees(batch))
             found.append([*columns, batch["y"][known]])
         mean, log_std, trees, error, y = (torch.cat(column, -1) for column in zip(*found, strict=True))
         if not len(y):
@@ -73,9 +72,14 @@ class EventStack(nn.Module):
         share, discount, factor = self.choice.tolist()
         mean = draws.mean
         if share:
-            trees = self.trees.predict(batch)
-            mean = pool(draws, trees.mean.to(mean), trees.std.to(mean), share, discount)
+            trees, error = self._trees(batch)
+            mean = pool(draws, trees.to(mean), error.to(mean), share, discount)
         return Draws(mean + (factor - 1) * (mean.mean(0) - anchor), draws.log_std)
+
+    def _trees(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Mean of the trees, and their error, (B, Q, 1) both."""
+        mean = self.trees.predict(batch).mean
+        return mean, self.trees.log_error(batch).exp().expand_as(mean)
 
 
 def pool(draws: Draws, trees: Tensor, error: Tensor, share: float, discount: float) -> Tensor:

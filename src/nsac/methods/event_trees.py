@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nsac.layers.tails import MIN_LOG_STD
 from nsac.methods.base import method
 from nsac.methods.baselines import EVENT_ROWS, AbstractBaseline
 from nsac.methods.problem import EventsProblem
@@ -46,6 +47,7 @@ class EventTrees(AbstractBaseline):
     """
 
     kinds = ("events",)
+    min_log_std = MIN_LOG_STD  # a channel may be constant in the validation rows
     problem: EventsProblem
     value: Tensor
     start: Tensor
