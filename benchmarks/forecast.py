@@ -14,10 +14,11 @@ steps, horizon 24. Scores are in units of the target's range in the first rows.
   scored at all values of the test part, the forecaster at those that were not left out. The records `ettm1-holes` and
   `ettm1-cells` are older: their baselines saw the complete series.
 
-`crps_20` is twice the mean pinball loss at 20 quantile levels, for every method; `crps` the exact one of `nsac`, of
-every fifth forecast. `coverage_90` is the coverage of the intervals as fitted, `adaptive_90` that of intervals that
-adapt online. `fit_cpu` are CPU seconds of one thread, children included. There is one JSON record per data set and
-seed; methods that it has already are not computed again. The packages of the peers are in the extra `peers`.
+`crps_20` is twice the mean pinball loss at 20 quantile levels, for every method; `crps_20_observed` that of origins
+whose row was observed, from which `predict` counts lead times; `crps` the exact one of `nsac`, of every fifth forecast.
+`coverage_90` is the coverage of the intervals as fitted, `adaptive_90` that of intervals that adapt online. `fit_cpu`
+are CPU seconds of one thread, children included. There is one JSON record per data set and seed; methods that it has
+already are not computed again. The packages of the peers are in the extra `peers`.
 """
 
 import argparse
@@ -153,10 +154,15 @@ def score_forecaster(name: str, seed: int, options: dict[str, Any]) -> dict[str,
     covered = (forecasts.lower <= forecasts.y) & (forecasts.y <= forecasts.upper)
     report = model.update_report(frame)
     some = torch.arange(0, len(y), CRPS_STRIDE)
+    quantiles = p.quantile(QUANTILES.tolist()).movedim(0, -1).numpy()
+    rows = frame.dropna(subset=data.target)["date"].to_numpy("datetime64[ns]").astype(np.int64)
+    observed = np.isin(forecasts.times[:, 0] - data.step.value, rows)
+    recent = torch.from_numpy(observed)[:, None].expand_as(known)[known].numpy()
     return {
         "mse": (p.mean - y).square().mean().item() / span**2,
         "mae": (p.mean - y).abs().mean().item() / span,
-        "crps_20": grid_crps(y.numpy(), p.quantile(QUANTILES.tolist()).movedim(0, -1).numpy()) / span,
+        "crps_20": grid_crps(y.numpy(), quantiles) / span,
+        "crps_20_observed": grid_crps(y.numpy()[recent], quantiles[recent]) / span,
         "crps": crps(p[some], y[some]) / span,
         "nll": nll(p, y) - np.log(span),
         "coverage_90": covered[known].double().mean().item(),
@@ -191,10 +197,12 @@ def score(series: Series, data: Data, forecasts: Forecasts) -> dict[str, float]:
     known = ~np.isnan(y)
     y, mean, quantiles = y[known], forecasts.mean[known], forecasts.quantiles[known]
     lower, upper = quantiles[:, len(QUANTILES) :].T
+    recent = np.broadcast_to((series.last[ends] == ends)[:, None], known.shape)[known]
     return {
         "mse": float(np.mean((mean - y) ** 2)) / data.span**2,
         "mae": float(np.mean(np.abs(mean - y))) / data.span,
         "crps_20": grid_crps(y, quantiles[:, : len(QUANTILES)]) / data.span,
+        "crps_20_observed": grid_crps(y[recent], quantiles[recent, : len(QUANTILES)]) / data.span,
         "coverage_90": float(np.mean((lower <= y) & (y <= upper))),
         "width_90": float(np.mean(upper - lower)) / data.span,
         "forecasts": len(y),

@@ -52,6 +52,16 @@ def test_baselines_of_a_daily_wave_have_the_expected_order_and_coverage(tiny, tm
     assert 0.8 < scores["seasonal"]["coverage_90"] < 0.97
 
 
+def test_origins_whose_row_was_observed_are_scored_apart(tiny):
+    series = forecast.regular(tiny, forecast.remove(tiny.frame, "jena-summer-holes70", seed=0))
+    observed, y = series.last[series.origins] == series.origins, tiny.frame["y"].to_numpy()
+    mean = y[series.origins[:, None] + np.arange(1, forecast.HORIZON + 1)] + np.where(observed, 1.0, 3.0)[:, None]
+    quantiles = np.repeat(mean[..., None], len(forecast.QUANTILES) + 2, 2)  # CRPS of a point: its absolute error
+    scores = forecast.score(series, tiny, peers.Forecasts(mean, quantiles))
+    assert scores["crps_20_observed"] == pytest.approx(1 / tiny.span)
+    assert scores["crps_20"] == pytest.approx((3 - 2 * observed.mean()) / tiny.span, rel=0.01)
+
+
 def test_methods_that_a_record_has_are_not_computed_again(tiny, tmp_path, monkeypatch):
     first = run(tmp_path, "seasonal")
     monkeypatch.setitem(peers.METHODS, "seasonal", peers.Method(None, "numpy"))
