@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,7 +7,7 @@ import torch
 
 from nsac import NSACForecaster
 from nsac.estimators import window_models
-from nsac.estimators.preprocessing import prepare
+from nsac.estimators.preprocessing import MAX_LEVEL, prepare
 from nsac.estimators.steps import calendar_features
 from nsac.estimators.window_models import (
     LeadFeatures,
@@ -46,7 +48,7 @@ def fitted(data):
         members.append(member.double())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(window_models, "MAX_ROUNDS", 12)
-        features = LeadFeatures.of(data.preprocessor)
+        features = LeadFeatures.of(data.preprocessor, data.problem)
         return WindowModels.fit(data.problem, features, data.windows, splits, members, 1, seed=0)
 
 
@@ -55,7 +57,7 @@ def first_rows(windows, n=7):
 
 
 def test_the_calendar_of_a_lead_time_is_that_of_its_date_and_the_same_number_for_every_origin(data):
-    features, axis = LeadFeatures.of(data.preprocessor), data.preprocessor.axis
+    features, axis = LeadFeatures.of(data.preprocessor, data.problem), data.preprocessor.axis
     lead = features._lead(first_rows(data.windows))
     origins = frame()["date"].to_numpy().astype("datetime64[ns]").astype(np.int64)[data.windows.ends[:7].numpy()]
     for step in range(1, HORIZON + 1):
@@ -65,7 +67,7 @@ def test_the_calendar_of_a_lead_time_is_that_of_its_date_and_the_same_number_for
 
 
 def test_the_seasonal_feature_is_the_change_from_the_last_value_to_a_day_before_the_lead_time(data):
-    features, batch = LeadFeatures.of(data.preprocessor), first_rows(data.windows)
+    features, batch = LeadFeatures.of(data.preprocessor, data.problem), first_rows(data.windows)
     assert features.season == 24
     for step in range(1, HORIZON + 1):
         expected = batch["x"][:, LOOKBACK - 1 + step - 24, 0] - batch["x"][:, -1, 0]
@@ -73,17 +75,17 @@ def test_the_seasonal_feature_is_the_change_from_the_last_value_to_a_day_before_
 
 
 def test_a_season_longer_than_a_window_is_not_a_feature(data):
-    features = LeadFeatures(HORIZON, 0, LeadFeatures.of(data.preprocessor).angles)
-    assert features.size(data.problem) == LeadFeatures.of(data.preprocessor).size(data.problem) - 2
+    features = LeadFeatures(HORIZON, 0, LeadFeatures.of(data.preprocessor, data.problem).angles)
+    assert features.size(data.problem) == LeadFeatures.of(data.preprocessor, data.problem).size(data.problem) - 2
 
 
 def test_pairs_have_the_announced_size(data):
-    features = LeadFeatures.of(data.preprocessor)
+    features = LeadFeatures.of(data.preprocessor, data.problem)
     assert features.pairs(first_rows(data.windows)).shape == (7, HORIZON, features.size(data.problem))
 
 
 def test_the_linear_regression_solves_its_normal_equations(data):
-    rows, penalty, features = data.rest, 0.1, LeadFeatures.of(data.preprocessor)
+    rows, penalty, features = data.rest, 0.1, LeadFeatures.of(data.preprocessor, data.problem)
     w = solve_linear(data.problem, features, data.windows, rows, [penalty])[0]
     batch = data.windows.batch(torch.from_numpy(rows))
     unit = data.windows.offset_and_scale(torch.from_numpy(rows))[1].double()
@@ -93,6 +95,19 @@ def test_the_linear_regression_solves_its_normal_equations(data):
     assert gradient[-1].abs().max() < 1e-5
 
 
+def test_all_models_see_the_same_beyond_the_largest_level(data, fitted):
+    batch, unit, most = first_rows(data.windows), data.windows.offset_and_scale(torch.arange(7))[1], MAX_LEVEL
+    high, higher = (batch | {"x": batch["x"] - batch["x"][:, -1:] + level} for level in (most, most + 3))
+    encoder = data.problem.encoder(seed=0).float()
+    torch.testing.assert_close(encoder(high).query, encoder(higher).query, rtol=1e-4, atol=1e-4)
+    assert data.problem.max_level == most and fitted[0].features.max_level == most
+    one, other = (fitted[0].linear_mean(each, unit) for each in (high, higher))
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(fitted[0].features.pairs(high), fitted[0].features.pairs(higher), rtol=1e-5, atol=1e-5)
+    older, unlimited = replace(data.problem, max_level=None), replace(fitted[0].features, max_level=None)
+    assert not torch.allclose(design(older, unlimited, high), design(older, unlimited, higher))
+
+
 def test_the_linear_regression_learns_a_change_whose_size_depends_on_the_time_of_day():
     hours, random = np.arange(2000), np.random.default_rng(0)
     shocks, y = random.normal(size=2000), np.zeros(2000)
@@ -100,7 +115,7 @@ def test_the_linear_regression_learns_a_change_whose_size_depends_on_the_time_of
         y[t] = -np.cos(2 * np.pi * t / 24) * y[t - 1] + shocks[t]
     known = pd.DataFrame({"date": pd.date_range("2024-01-01", periods=2000, freq="h"), "y": y})
     data = prepare(known, NSACForecaster(1, 6)._find_columns(known), None, WindowShape(6, 1))
-    features = LeadFeatures.of(data.preprocessor)
+    features = LeadFeatures.of(data.preprocessor, data.problem)
     w = solve_linear(data.problem, features, data.windows, data.rest, [1e-6])[0]
     rows = torch.arange(len(data.calibration))
     unit = data.calibration.offset_and_scale(rows)[1] * data.preprocessor.scale[0]
@@ -114,7 +129,7 @@ def test_the_linear_regression_learns_a_change_whose_size_depends_on_the_time_of
 
 
 def test_targets_that_were_not_observed_are_interpolated_from_the_last_value_on(data):
-    features, windows = LeadFeatures.of(data.preprocessor), data.windows.with_ends(data.windows.ends[:60])
+    features, windows = LeadFeatures.of(data.preprocessor, data.problem), data.windows.with_ends(data.windows.ends[:60])
     ends = windows.ends
     sparse = windows.with_ends(ends)
     sparse.values = windows.values.clone()
@@ -238,7 +253,7 @@ def test_a_number_that_is_not_positive_is_refused(data, fitted, name):
 
 
 def test_trees_learn_from_pairs_whose_target_was_observed(data):
-    features = LeadFeatures.of(data.preprocessor)
+    features = LeadFeatures.of(data.preprocessor, data.problem)
     windows = data.windows.with_ends(data.windows.ends)
     windows.values = windows.values.clone()
     windows.values[::7] = torch.nan

@@ -57,6 +57,16 @@ def test_relative_differences_do_not_depend_on_the_amplitude(generator):
     assert encoder({"x": torch.zeros(1, 8, 2)}).tokens.isfinite().all()
 
 
+def test_last_values_beyond_the_largest_level_are_cut(generator):
+    x = torch.randn(2, 8, 3, generator=generator)
+    far = x - x[:, -1:] + torch.tensor([5.0, 0.5, -9.0])  # the same changes at other levels
+    cut = x - x[:, -1:] + torch.tensor([2.0, 0.5, -2.0])
+    encoder = WindowEncoder(8, 3, max_level=2.0)
+    torch.testing.assert_close(encoder({"x": far}).tokens, encoder({"x": cut}).tokens)
+    assert not torch.equal(encoder.describe({"x": far}), encoder.describe({"x": cut}))  # novelty sees them all
+    assert not torch.allclose(WindowEncoder(8, 3)({"x": far}).tokens, WindowEncoder(8, 3)({"x": cut}).tokens)
+
+
 def test_a_single_variable_gets_a_second_token(generator):
     encoded = WindowEncoder(8, 1, missing=True)({"x": torch.randn(2, 8, 1, generator=generator)})
     assert encoded.tokens.shape == (2, 2, 64) and not encoded.mask.any()

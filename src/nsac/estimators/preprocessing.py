@@ -18,6 +18,9 @@ from nsac.models.windows import interpolate_missing
 from nsac.training import WindowData
 from nsac.uncertainty import Prediction
 
+MAX_LEVEL = 1.5
+"""Standard deviations from the mean beyond which last values are cut. A model of changes extrapolates badly in what it
+learned of levels: in a new season the level is a new one for months."""
 MAX_SCALING_WINDOWS = 4096  # windows from which roughness and amplitudes are estimated, at most
 SCALING_CHUNK, CHANGE_CHUNK = 256, 4096  # windows in memory at once
 
@@ -189,7 +192,7 @@ def prepare(
     windows = preprocessor.windows(grid, ends, torch.float32)
     problem = WindowProblem(
         windows.values.shape[1], shape.horizon, lookback=shape.lookback, calendar_dim=2 * len(cycles) + 1,
-        missing=missing, amplitudes=tuple(amplitudes.tolist()), missing_targets=missing,
+        missing=missing, amplitudes=tuple(amplitudes.tolist()), max_level=MAX_LEVEL, missing_targets=missing,
     )  # fmt: skip
     held_out = windows.with_ends(windows.ends[torch.from_numpy(calibration)])
     return TrainingSeries(observations, preprocessor, problem, windows, times, rest, held_out)

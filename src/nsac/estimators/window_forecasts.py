@@ -51,7 +51,7 @@ class WindowForecasts:
         with single_threaded():
             model.components_, recipe = None, None
             if model.method == "nsac" and len(data.windows) <= MAX_WINDOWS:
-                features = LeadFeatures.of(data.preprocessor)
+                features = LeadFeatures.of(data.preprocessor, data.problem)
                 given = data.problem, features, windows, splits, model.members_, model.num_samples, seed
                 model.components_, recipe = WindowModels.fit(*given)
             p, y = self._combine(data.calibration), targets_of(data.calibration)
@@ -166,7 +166,7 @@ class WindowForecasts:
         model.correlation_ = None if correlation is None else read_correlation(correlation, horizon)
         preprocessor = SeriesPreprocessor.from_dict(facts, arrays, WindowShape(lookback, horizon), model.problem_)
         others = {name.removeprefix(COMPONENTS): each for name, each in tensors.items() if name.startswith(COMPONENTS)}
-        features = LeadFeatures.of(preprocessor)
+        features = LeadFeatures.of(preprocessor, model.problem_)
         model.components_ = WindowModels.from_tensors(others, features, model.problem_) if others else None
         self._keep(preprocessor, OnlineCalibration.from_dict(facts, arrays, horizon))
 

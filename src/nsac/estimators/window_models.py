@@ -21,7 +21,7 @@ from nsac.estimators.windows import subsample
 from nsac.methods import AbstractMethod, WindowProblem
 from nsac.methods.weights import robust_weights
 from nsac.models.encoder import Batch
-from nsac.models.windows import interpolate_missing
+from nsac.models.windows import interpolate_missing, level_of
 from nsac.training import Subset, WindowData, batches
 from nsac.training.windows import last_and_unit
 from nsac.uncertainty import Prediction
@@ -55,14 +55,15 @@ class LeadFeatures:
     horizon: int
     season: int  # steps of a season; 0 for none, or if it is longer than a window
     angles: tuple[float, ...]  # of each cycle of the calendar, the angle of a step
+    max_level: float | None = None  # that of the problem
 
     @classmethod
-    def of(cls, preprocessor: SeriesPreprocessor) -> "LeadFeatures":
+    def of(cls, preprocessor: SeriesPreprocessor, problem: WindowProblem) -> "LeadFeatures":
         """For windows of this preprocessor."""
         axis, cycles, shape = preprocessor.axis, preprocessor.cycles, preprocessor.shape
         season = axis.season(cycles[0]) if cycles else 0
         angles = tuple(2 * np.pi * axis.mean_step / CYCLES[name] for name in cycles)
-        return cls(shape.horizon, season if season < shape.lookback else 0, angles)
+        return cls(shape.horizon, season if season < shape.lookback else 0, angles, problem.max_level)
 
     def pairs(self, batch: Batch) -> Tensor:
         """(B, horizon, inputs), of every window and lead time."""
@@ -76,14 +77,14 @@ class LeadFeatures:
     def _window(self, batch: Batch) -> Tensor:
         """(B, features): last values, changes from earlier values and from the mean of half the window."""
         x = interpolate_missing(batch["x"].float())
-        lookback, last = x.shape[1], x[:, -1]
+        lookback, last, level = x.shape[1], x[:, -1], level_of(x, self.max_level)
         half, target = x[:, -max(1, lookback // 2) :], x[..., 0] - last[:, :1]
         near = target[:, -half.shape[1] :]
         lags = target[:, [lookback - 1 - lag for lag in window_lags(lookback)]]
         extremes = torch.stack([near.amax(1), near.amin(1), target.mean(1)], 1)
         changes = [x[:, -1 - lag] - last for lag in (lookback // 16, lookback // 2) if lag]
         calendar = [_rounded(batch["calendar"].float())] if "calendar" in batch else []
-        return torch.cat([lags, extremes, last, *changes, half.mean(1) - last, *calendar], 1)
+        return torch.cat([lags, extremes, level, *changes, half.mean(1) - last, *calendar], 1)
 
     def _lead(self, batch: Batch) -> Tensor:
         """(B, horizon, features): lead time, cycles of the calendar then, and changes from a season earlier."""
@@ -207,19 +208,21 @@ class WindowModels:
 def design(problem: WindowProblem, features: LeadFeatures, batch: Batch) -> Tensor:
     r"""What the linear regression reads: all values of the window, interpolated, calendar and 1, (B, inputs).
 
-    Earlier values are differences to the last ones. With a calendar the coefficients of the last values, of the target
-    in the later half of the window and of means there depend on the phase $\phi$ of the first cycle, by products with
-    $\sin\phi, \cos\phi, \sin 2\phi, \cos 2\phi$: what a warm hour says about the next ones depends on the time of day.
+    Earlier values are differences to the last ones, which are cut as the networks see them. With a calendar the
+    coefficients of the last values, of the target in the later half of the window and of means there depend on the
+    phase $\phi$ of the first cycle, by products with $\sin\phi, \cos\phi, \sin 2\phi, \cos 2\phi$: what a warm hour
+    says about the next ones depends on the time of day.
     """
     x = interpolate_missing(batch["x"]).double()
     last, changes, half = x[:, -1], x[:, :-1] - x[:, -1:], max(1, x.shape[1] // 2)
-    rows = [changes.flatten(1), last]
+    level = level_of(x, problem.max_level)
+    rows = [changes.flatten(1), level]
     if problem.calendar_dim:
         rows.append(batch["calendar"].double())
     if features.angles:
         sine, cosine = rows[-1][:, :1], rows[-1][:, 1:2]
         double = [2 * sine * cosine, cosine**2 - sine**2]
-        varying = torch.cat([last, x[:, -half:].mean(1) - last, changes[:, -half:, 0]], 1)
+        varying = torch.cat([level, x[:, -half:].mean(1) - last, changes[:, -half:, 0]], 1)
         rows += [*double, *(varying * each for each in (sine, cosine, *double))]
     return torch.cat([*rows, torch.ones_like(last[:, :1])], 1)
 

@@ -155,7 +155,7 @@ def _window_facts(model: NSACForecaster) -> dict[str, Any]:
         "change": _list(fitted.change),
     }
     facts |= {"missing": fitted.missing, "withAge": fitted.with_age, "roughness": fitted.roughness}
-    facts["models"] = None
+    facts |= {"maxLevel": model.problem_.max_level, "models": None}
     if others is not None:
         models: dict[str, Any] = {"weights": _list(others.weights), "amplitudes": list(others.problem.amplitudes)}
         models |= {"roughness": others.roughness, "drawShare": others.draw_share}

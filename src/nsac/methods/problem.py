@@ -106,9 +106,12 @@ class WindowProblem(AbstractProblem):
     targets: tuple[int, ...] = ()
     """positions of the predicted variables, if there are several. Each has its own query, all share weights; outputs
     are all targets one step ahead, all targets two steps ahead, and so on"""
+    max_level: float | None = None  # largest size of a last value that is seen; see `WindowEncoder`
 
     def _check(self) -> None:
         check_int("lookback", self.lookback)
+        if self.max_level is not None:
+            check_positive("max_level", self.max_level)
         self._check_positions("targets", self.targets)
         count = len(self.targets) or 1
         if self.output_dim % count:
@@ -117,7 +120,8 @@ class WindowProblem(AbstractProblem):
 
     def encoder(self, seed: int) -> AbstractEncoder:  # noqa: D102
         sizes = self.lookback, self.input_dim, self.calendar_dim
-        return WindowEncoder(*sizes, self.missing, self.skip, self.amplitudes, self.targets, seed=seed)
+        how = self.missing, self.skip, self.amplitudes, self.targets, self.max_level
+        return WindowEncoder(*sizes, *how, seed=seed)
 
     @property
     def flat_dim(self) -> int:

@@ -38,6 +38,12 @@ def _running_max(place: Tensor) -> Tensor:  # b l v
     return place.unsqueeze(1).masked_fill(later.unsqueeze(-1), -1).amax(2)
 
 
+def level_of(x: Tensor, max_level: float | None) -> Tensor:
+    """Last values of windows, (B, L, V) -> (B, V), cut at `max_level` above and below 0; values must not be NaN."""
+    last = x[:, -1]
+    return last if max_level is None else last.clamp(-max_level, max_level)
+
+
 def amplitude(x: Tensor, typical: Tensor) -> Tensor:
     """Root mean square difference to the last value, (B, L, V) -> (B, 1, V), with a minimum; values must not be NaN."""
     return ((x - x[:, -1:]).square().mean(1, keepdim=True) + (MIN_RELATIVE_AMPLITUDE * typical) ** 2).sqrt()
@@ -60,6 +66,7 @@ class WindowEncoder(AbstractEncoder):
         amplitudes: typical amplitude of each variable in a window. If given, differences are divided by the
             amplitude of the variable in this window, whose logarithm is one more input.
         targets: positions of the variables that are predicted, if there are several.
+        max_level: largest size of a last value in a token; larger ones are cut. None for no limit.
     """
 
     def __init__(
@@ -71,9 +78,11 @@ class WindowEncoder(AbstractEncoder):
         skip: bool = False,
         amplitudes: Sequence[float] = (),
         targets: Sequence[int] = (),
+        max_level: float | None = None,
         seed: int = 0,
     ):
         super().__init__()
+        self.max_level = max_level
         self.targets, self.queries_per_row = list(targets), max(1, len(targets))
         self.lookback, self.input_dim, self.missing, width = lookback, input_dim, missing, self.token_dim
         self.amplitudes = nn.Buffer(torch.tensor(list(amplitudes))) if amplitudes else None
@@ -107,8 +116,7 @@ class WindowEncoder(AbstractEncoder):
         check_known("x", x, self.missing)
         absent = torch.isnan(x)
         filled = interpolate_missing(batch["x"]) if self.missing else batch["x"]
-        last = filled[:, -1:]
-        change, features = filled - last, [last.mT]
+        change, features = filled - filled[:, -1:], [level_of(filled, self.max_level).unsqueeze(-1)]
         if self.amplitudes is not None:
             size = amplitude(filled, self.amplitudes)
             change = change / size

@@ -72,7 +72,7 @@ function encodeTable(tensors, row) {
 function encodeWindow(tensors, row) {
   const identity = tensors["encoder.identity.weight"], width = identity.shape[1], tokens = [], hidden = [];
   row.filled.forEach((channel, v) => {
-    const last = channel[channel.length - 1], change = channel.map((value) => value - last), features = [last];
+    const last = channel[channel.length - 1], change = channel.map((value) => value - last), features = [row.levels[v]];
     const typical = tensors["encoder.amplitudes"] && tensors["encoder.amplitudes"].values[v];
     if (typical) {
       const square = change.reduce((sum, each) => sum + each * each, 0) / change.length;

@@ -20,9 +20,14 @@ function ageOf(values) {
   return age;
 }
 
+// See `level_of` in `nsac.models.windows`.
+function cutLevel(value, maxLevel) {
+  return maxLevel === null ? value : Math.min(Math.max(value, -maxLevel), maxLevel);
+}
+
 // `values` are one array per channel, in their own unit; `calendar` are the numbers of the time of the forecast.
 function prepareWindow(model, { values, calendar }) {
-  const { centre, scale, missing, withAge } = model.windows;
+  const { centre, scale, missing, withAge, maxLevel } = model.windows;
   const z = values.map((channel, v) => channel.map((each) => (each === null ? NaN : (each - centre[v]) / scale[v])));
   const filled = z.map((channel) => interpolate(channel)), absent = z.map((channel) => channel.map((each) => (Number.isNaN(each) ? 1 : 0)));
   const age = ageOf(z[0]), known = withAge ? [...calendar, Math.log1p(age)] : calendar;
@@ -34,7 +39,8 @@ function prepareWindow(model, { values, calendar }) {
     });
   const described = statistics.flatMap((statistic) => filled.map(statistic));
   if (missing) described.push(...absent.map(average));
-  return { z, filled, absent, missing, calendar: known, age, described };
+  const levels = filled.map((channel) => cutLevel(channel[steps - 1], maxLevel));
+  return { z, filled, levels, absent, missing, calendar: known, age, described };
 }
 
 // Root of the roughness of the latest steps up to the last known one, over the typical one.
@@ -66,11 +72,11 @@ function outageFactor(model, age) {
 function linearInputs(row, cyclic) {
   const steps = row.filled[0].length, half = Math.max(1, Math.floor(steps / 2)), last = row.filled.map((channel) => channel[steps - 1]), inputs = [];
   for (let t = 0; t < steps - 1; t++) row.filled.forEach((channel, v) => inputs.push(channel[t] - last[v]));
-  inputs.push(...last, ...row.calendar);
+  inputs.push(...row.levels, ...row.calendar);
   if (cyclic) {
     const [sine, cosine] = row.calendar, double = [2 * sine * cosine, cosine ** 2 - sine ** 2];
     const changes = row.filled[0].slice(0, -1).slice(-half).map((each) => each - last[0]);
-    const varying = [...last, ...row.filled.map((channel, v) => average(channel.slice(-half)) - last[v]), ...changes];
+    const varying = [...row.levels, ...row.filled.map((channel, v) => average(channel.slice(-half)) - last[v]), ...changes];
     inputs.push(...double);
     for (const turn of [sine, cosine, ...double]) inputs.push(...varying.map((each) => each * turn));
   }
@@ -109,7 +115,7 @@ function leadFeatures(model, row) {
   const rounded = (each) => Math.round(f(each * calendarSteps)) / calendarSteps;
   const last = x.map((channel) => channel[steps - 1]), half = Math.max(1, Math.floor(steps / 2));
   const target = x[0].map((each) => f(each - last[0])), near = target.slice(-half), mean = (values) => f(average(values));
-  const window = [...lags.map((lag) => target[steps - 1 - lag]), Math.max(...near), Math.min(...near), mean(target), ...last];
+  const window = [...lags.map((lag) => target[steps - 1 - lag]), Math.max(...near), Math.min(...near), mean(target), ...last.map((each) => cutLevel(each, model.windows.maxLevel))];
   for (const lag of [Math.floor(steps / 16), Math.floor(steps / 2)]) if (lag) window.push(...x.map((channel, v) => f(channel[steps - 1 - lag] - last[v])));
   window.push(...x.map((channel, v) => f(mean(channel.slice(-half)) - last[v])), ...row.calendar.map(f).map(rounded));
   return Array.from({ length: model.outputs }, (_, i) => {
