@@ -88,8 +88,16 @@ def test_only_the_latest_rows_matter(fitted, frame):
     pd.testing.assert_frame_equal(fitted.predict(frame), fitted.predict(frame.tail(12)))
 
 
-def test_a_short_frame_is_enough(fitted, frame):
-    assert np.isfinite(fitted.predict(frame.tail(3))["mean"]).all()
+def test_a_short_frame_is_enough_and_a_model_of_complete_windows_warns_of_it(fitted, frame):
+    with pytest.warns(UserWarning, match="3 of the 12 values of 'y' before the forecast are known"):
+        assert np.isfinite(fitted.predict(frame.tail(3))["mean"]).all()
+
+
+def test_a_new_series_is_forecast_from_its_first_value():
+    series = [daily_cycle(60, i).assign(id=str(i)) for i in range(3)]
+    model = ridge(series="id").fit(pd.concat(series[:2]))
+    assert model.problem_.missing  # although no value is missing
+    assert np.isfinite(model.predict(series[2].head(1))["mean"]).all()  # without a warning
 
 
 def test_values_may_be_missing_at_prediction_only(fitted, frame):
@@ -99,16 +107,22 @@ def test_values_may_be_missing_at_prediction_only(fitted, frame):
         assert np.isfinite(fitted.predict(frame.drop(index=frame.index[-5]))["mean"]).all()
 
 
-@pytest.mark.parametrize("name", ["mean", "lower_90", "upper_90"])
+@pytest.mark.parametrize("name", ["mean", "lower_90", "upper_90", "quantile_30"])
 def test_forecasts_between_steps_are_interpolated(fitted, frame, name):
-    last, steps = frame["t"].iloc[-1], fitted.predict(frame)[name]
-    values = fitted.predict(frame, at=[last + 2 * STEP, last + 2.5 * STEP, last + pd.Timedelta("1s")])[name]
-    expected = [steps[1], steps[1:3].mean(), frame["y"].iloc[-1]]
+    last, steps = frame["t"].iloc[-1], fitted.predict(frame, quantiles=[0.3])
+    at = [last + 2 * STEP, last + 2.5 * STEP, last + pd.Timedelta("1s")]
+    values = fitted.predict(frame, at=at, quantiles=[0.3])[name]
+    first = frame["y"].iloc[-1] + steps[name][0] - steps["mean"][0]
+    expected = [steps[name][1], steps[name][1:3].mean(), first]
     np.testing.assert_allclose(values, expected, atol=1e-2)  # the last time is a second after the last row
 
 
-def test_the_last_known_value_is_certain(fitted, frame):
-    assert fitted.predict(frame, at=frame["t"].iloc[-1] + pd.Timedelta("1s"))["std"].iloc[0] < 1e-2
+def test_the_noise_before_the_first_step_is_that_of_the_first_step(fitted, frame):
+    steps, last = fitted.predict(frame), frame["t"].iloc[-1]
+    soon = fitted.predict(frame, at=[last + pd.Timedelta("1s"), last + 0.5 * STEP])
+    np.testing.assert_allclose(soon["upper_90"] - soon["lower_90"], steps["upper_90"][0] - steps["lower_90"][0])
+    np.testing.assert_allclose(soon["aleatoric"], steps["aleatoric"][0])
+    assert (soon["epistemic"] < steps["epistemic"][0]).all()
 
 
 def test_the_same_seed_gives_the_same_forecasts_to_the_bit(fitted, frame):
@@ -421,9 +435,3 @@ def test_the_table_may_have_quantiles(fitted, frame):
     table = fitted.predict(frame, quantiles=[0.1, 0.5])
     np.testing.assert_allclose(table["quantile_10"], fitted.predict_quantiles(frame, 0.1)[0, 0])
     assert (table["quantile_10"] < table["quantile_50"]).all()
-
-
-def test_quantiles_are_interpolated_between_steps(fitted, frame):
-    last, steps = frame["t"].iloc[-1], fitted.predict(frame, quantiles=[0.3])["quantile_30"]
-    value = fitted.predict(frame, at=last + 2.5 * STEP, quantiles=[0.3])["quantile_30"].iloc[0]
-    np.testing.assert_allclose(value, steps[1:3].mean())

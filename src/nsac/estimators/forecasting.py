@@ -71,7 +71,7 @@ class AbstractForecaster(AbstractEstimator):
         Args:
             frame: at least the latest rows, `lookback` steps if possible; earlier ones do not matter.
             at: times to forecast instead, after the last row and within the horizon. Between steps forecasts are
-                interpolated, from the last known value on.
+                interpolated, the mean from the last known value on; before the first step the noise is that of it.
             coverage: of the interval; 0.9 makes the columns `lower_90` and `upper_90`. Several are allowed.
             quantiles: levels of quantiles of the calibrated mixture; 0.1 makes the column `quantile_10`.
 

@@ -1,6 +1,8 @@
 """Checks of the rows that a fitted forecaster is given: their step, their sizes, and targets that end early."""
 
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ from nsac.estimators.times import restore_times
 MIN_COMPARED_GAPS, MAX_GAP_FACTOR = 4, 1.5
 """Rows are of another step if so many gaps or more differ by more than this factor from those of the training rows."""
 MAX_STANDARDISED = 1e30  # standard deviations from the mean; forecasts from a larger number may be infinite
+MIN_KNOWN_SHARE = 0.8  # of the targets of a window, below which a model of complete windows may be overconfident
 FAR = 30.0  # standard deviations from the mean from which on a number is likely to be wrong
 INNER_SHARE, INNER_WIDTH = 0.9, 3.29  # share of the values in the middle, and its width in standard deviations
 
@@ -78,6 +81,19 @@ def warn_far_training(name: str, values: np.ndarray) -> None:
     low, centre, high = np.quantile(known, [(1 - INNER_SHARE) / 2, 0.5, (1 + INNER_SHARE) / 2])
     if high > low:
         warn_far(name, known, centre, (high - low) / INNER_WIDTH)
+
+
+def warn_incomplete(known: np.ndarray, lookback: int, columns: SeriesColumns, names: Sequence[Any]) -> None:
+    """Warn of windows with few known targets, for a model of complete ones; `known` counts them, (series,)."""
+    least = int(known.argmin())
+    if known[least] < MIN_KNOWN_SHARE * lookback:
+        whose = repr(columns.target) if columns.series is None else f"{columns.target!r} in series {names[least]!r}"
+        warnings.warn(
+            f"{known[least]} of the {lookback} values of {whose} before the forecast are known, and the model was "
+            "fitted to complete ones: intervals may be too narrow. Pass more rows, or fit the model to rows of which "
+            "some are missing.",
+            stacklevel=5,
+        )
 
 
 def warn_known_future(observations: Observations, columns: SeriesColumns, axis: TimeAxis, horizon: int) -> None:

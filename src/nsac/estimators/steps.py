@@ -272,10 +272,10 @@ def lead_times(
 def interpolate_steps(steps: Tensor, start: Tensor, lead: np.ndarray, age: Tensor) -> Tensor:
     """Values at fractional lead times, (..., series, times), by linear interpolation.
 
-    `steps` are the values at lead times 1, 2, ..., (..., series, horizon), and `start` the last known ones, `age` steps
-    before lead time 0, (series,) both.
+    `steps` are the values at lead times 1, 2, ..., (..., series, horizon), and `start` those at the last known value,
+    (series,) or (..., series), `age` steps before lead time 0, (series,).
     """
-    path = torch.cat([start[:, None].expand(*steps.shape[:-1], 1), steps], -1)
+    path = torch.cat([start[..., None].expand(*steps.shape[:-1], 1), steps], -1)
     left = np.clip(np.floor(lead), 0, steps.shape[-1] - 1).astype(np.int64)
     index = torch.as_tensor(left).expand(*steps.shape[:-1], -1)
     share = torch.as_tensor(lead) - index

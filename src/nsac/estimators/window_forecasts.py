@@ -13,7 +13,7 @@ from nsac._checks import check_int
 from nsac._torch import single_threaded
 from nsac.estimators.backtesting import ScoredForecasts, scored_windows
 from nsac.estimators.base import targets_of
-from nsac.estimators.new_rows import warn_known_future
+from nsac.estimators.new_rows import warn_incomplete, warn_known_future
 from nsac.estimators.observations import Observations, SeriesColumns, read_observations
 from nsac.estimators.online import OnlineCalibration, absolute_scores
 from nsac.estimators.outages import add_outages, ages, fit_outage_scale, read_outage_scale, stretch, warn_outage
@@ -80,9 +80,14 @@ class WindowForecasts:
             positions, lead = lead_times(at, observations.last, axis, model.horizon_, model.columns_.reading)
             start = model.preprocessor_.last_values(windows)
             between = functools.partial(interpolate_steps, lead=lead, age=ages(windows))
-            mean, std = between(mean, start), between(std, torch.zeros_like(start))
-            bounds = {each: [between(b, start) for b in ends] for each, ends in bounds.items()}
-            levels = {each: between(value, start) for each, value in levels.items()}
+
+            def around(values: Tensor) -> Tensor:
+                apart = values - p.mean  # before the first step, as far from the mean as there: what is seen has noise
+                return between(p.mean, start) + between(apart, apart[:, 0])
+
+            mean, std = between(mean, start), between(std, std[..., 0])
+            bounds = {each: [around(b) for b in ends] for each, ends in bounds.items()}
+            levels = {each: around(value) for each, value in levels.items()}
         times = restore_times(axis.times(positions).ravel(), observations.time_dtype)
         table: dict[str, Any] = {model.columns_.time: times}
         if model.columns_.series is not None:
@@ -126,6 +131,9 @@ class WindowForecasts:
         windows = model.preprocessor_.latest(observations)
         warn_known_future(observations, model.columns_, model.preprocessor_.axis, model.horizon_)
         warn_outage(ages(windows), model.columns_, observations.names, learned=len(model.outage_scale_) > 1)
+        if not model.preprocessor_.missing:
+            known = windows.known(torch.arange(len(windows))) + ages(windows)  # an outage has been learned
+            warn_incomplete(known.numpy(), windows.lookback, model.columns_, observations.names)
         return observations, windows
 
     def draws(self, windows: WindowData) -> Prediction:

@@ -13,7 +13,8 @@ MAX_SLOTS_PER_ROW = 4  # slots of a grid per row of the series, at most: longer 
 SINGLE_MEMBER_BLOCKS = 6  # a single member is validated on the latest of so many blocks of time
 MAX_VALIDATION_WINDOWS = 2000  # validation windows of a member, at most; a block of time is subsampled evenly
 MIN_COMPLETE_WINDOWS = 0.95
-"""If this share of the windows is complete, the others are left out, and the model learns nothing of missing values."""
+"""If this share of the windows of one series is complete, the others are left out, and the model learns nothing of
+missing values. With several series they are kept: a new series has few values at first."""
 MIN_WINDOWS = 20  # windows needed to fit
 
 
@@ -111,8 +112,9 @@ class WindowShape:
         complete = inside.copy()
         complete[inside] = count_between(missing.sum(1) > 0, first[inside], slots[inside] + 1) == 0
         complete[complete] = count_between(missing[:, 0], slots[complete] + 1, stop[complete]) == 0
-        usable = self.usable(grid)
-        if complete.sum() >= MIN_COMPLETE_WINDOWS * inside.sum() and inside.sum() >= usable.sum() / 2:
+        usable, several = self.usable(grid), grid.codes.max() > grid.codes.min()
+        enough = complete.sum() >= MIN_COMPLETE_WINDOWS * inside.sum() and inside.sum() >= usable.sum() / 2
+        if enough and not several:
             return np.flatnonzero(complete), False
         return np.flatnonzero(usable), True
 

@@ -105,6 +105,10 @@ class WindowData:
         """Steps since the last known value of each target, (B, targets); `lookback` if no value is known."""
         return steps_since_known(self._seen_targets(rows, self._back))
 
+    def known(self, rows: Tensor) -> Tensor:
+        """Number of known values of the first target in each window, (B,)."""
+        return (~self._seen_targets(rows, self._back)[..., 0].isnan()).sum(1)
+
     def future(self, end: Tensor) -> Tensor:
         """Observed values after these rows, (B, horizon, targets); NaN where they are not known."""
         return self._at(self._target, end, torch.arange(1, self.horizon + 1))
