@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from nsac import Prediction
-from nsac.estimators.event_calibration import BINS, EventCalibration
+from nsac.estimators.event_calibration import BINS, EventCalibration, trust_of
 from nsac.estimators.samples import normal_scores
 
 HORIZON = 10.0
@@ -42,6 +42,27 @@ def test_intervals_cover_each_target_and_lead_time(by_series):
     covered = ((lower <= y) & (y <= upper)).double()
     for chosen in (target == 0, target == 1, lead < 3, lead > 7):
         assert 0.86 < covered[chosen].mean() < 0.94
+
+
+def test_a_quiet_time_narrows_intervals_by_the_blocks_of_time_it_has():
+    p, y, *others = forecasts(targets=1)
+    few, many = (EventCalibration.fit(p, 0.1 * y, *others, False, 1, HORIZON, trust) for trust in (0.2, 1.0))
+    assert (many.scale < 0.25).all()
+    torch.testing.assert_close(few.scale, many.scale**0.2)
+    torch.testing.assert_close(few.margins(0.9), many.margins(0.9))  # of the shape of the errors, not of their size
+
+
+def test_errors_larger_than_predicted_count_in_full():
+    p, y, *others = forecasts(targets=1)
+    few, many = (EventCalibration.fit(p, 5 * y, *others, False, 1, HORIZON, trust) for trust in (0.2, 1.0))
+    torch.testing.assert_close(few.scale, many.scale, rtol=0, atol=0)
+    torch.testing.assert_close(few.scores, many.scores, rtol=0, atol=0)
+
+
+def test_trust_grows_with_the_blocks_of_time_and_not_with_the_number_of_forecasts():
+    few, many = np.linspace(0, 15, 10), np.linspace(0, 15, 1000)
+    assert trust_of(few, 10.0) == trust_of(many, 10.0) == 2 / 6
+    assert trust_of(np.linspace(0, 1e5, 100_000), 10.0) > 0.999
 
 
 def test_few_scores_are_in_one_bin():

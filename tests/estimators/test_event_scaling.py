@@ -63,3 +63,22 @@ def test_constant_series_have_a_finite_scale():
     scale = SeriesScale.fit(np.full(6, 7.0), np.zeros(6, dtype=int), np.repeat([0, 1], 3), 1)
     offset, unit = scale.offset_and_scale(*moments([7.0, 7.0]))
     assert offset.item() == pytest.approx(7) and 0 < unit.item() < np.inf
+
+
+def test_one_error_code_does_not_change_the_scale_of_all_series():
+    values, channel, names = series(np.arange(-10, 12, 2), lambda level: 2.0)
+    expected = SeriesScale.fit(values, channel, names, 1)
+    values[7] = 9999.0
+    for name, found, clean in zip(expected._fields, SeriesScale.fit(values, channel, names, 1), expected, strict=True):
+        assert abs(found - clean) < 0.25 * (1 + abs(clean)), name  # without the cut `typical` is tripled
+
+
+def test_a_series_much_larger_than_the_others_is_no_outlier():
+    values, channel, names = series((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 90_000), lambda level: 0.1 * level)
+    scale = SeriesScale.fit(values, channel, names, 1)
+    assert scale.typical_std(torch.tensor([90_000.0])).item() == pytest.approx(9_000, rel=0.5)
+
+
+def test_a_small_variation_at_a_high_level_is_none_of_rounding():
+    values, channel, names = series(1e9 + np.arange(-10, 12, 2), lambda level: 2.0)
+    assert SeriesScale.fit(values, channel, names, 1).typical.item() == pytest.approx(2.0, rel=0.2)

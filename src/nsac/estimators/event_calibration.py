@@ -18,6 +18,7 @@ MIN_BIN_SCORES = 100  # fewest scores of a bin, if there is more than one
 MAX_SCORES = 50_000  # scores that are kept
 MAX_PAIR_ENTRIES = 24  # forecasts of one origin whose pairs are used to estimate correlations
 EXPONENTS = (0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of the correlation over lead time that are compared
+MODEL_BLOCKS = 4.0  # blocks of time, each a horizon long, that the spread of the model itself counts for
 PRIOR_PAIRS = 50.0  # pairs that a correlation of 0 between two targets counts for
 
 
@@ -27,7 +28,7 @@ class EventCalibration:
 
     edges: Tensor  # (targets, BINS - 1), upper edges of the bins of lead time
     scale: Tensor  # (targets * BINS,), factor on the standard deviation
-    scores: Tensor  # (n,), absolute errors in scaled standard deviations
+    scores: Tensor  # (n,), absolute errors, over the standard deviation times their root mean square
     column: Tensor  # (n,), target times BINS plus bin
     groups: Tensor  # (n,), number of the series
     by_series: bool  # whether margins are those of a new series
@@ -39,9 +40,9 @@ class EventCalibration:
     @classmethod
     def fit(
         cls, p: Prediction, y: Tensor, target: Tensor, lead: Tensor, groups: Tensor, by_series: bool, targets: int,
-        horizon: float,
+        horizon: float, trust: float = 1.0,
     ) -> "EventCalibration":  # fmt: skip
-        """From predictions and observed values of a calibration set, (n,) each."""
+        """From predictions and observed values of a calibration set, (n,) each; `trust` is as in `trust_of`."""
         errors = ((y - p.mean) / p.std).double()
         edges = torch.full((targets, BINS - 1), 2 * horizon, dtype=torch.float64)
         for t in range(targets):
@@ -53,9 +54,10 @@ class EventCalibration:
         column = _columns(edges, target, lead)
         zero = torch.zeros(targets * BINS, dtype=torch.float64)
         total, count = zero.index_add(0, column, errors.square()), zero.index_add(0, column, torch.ones_like(errors))
-        scale = ((PRIOR_ROWS + total) / (PRIOR_ROWS + count)).sqrt()
+        found = ((PRIOR_ROWS + total) / (PRIOR_ROWS + count)).sqrt()
+        scale = found * found.clamp(max=1) ** (trust - 1)
         kept = torch.from_numpy(np.linspace(0, len(errors) - 1, min(len(errors), MAX_SCORES)).round().astype(np.int64))
-        scores = (errors.abs() / scale[column])[kept]
+        scores = (errors.abs() / found[column])[kept]
         return cls(
             edges, scale, scores, column[kept], groups[kept], by_series, 1.0, 0.0,
             torch.eye(targets, dtype=torch.float64), horizon / 100,
@@ -169,6 +171,17 @@ class EventCalibration:
             floats["edges"], floats["scale"], floats["scores"], column, groups, bool(by_series), exponent, weight,
             floats["between"], gap,
         )  # fmt: skip
+
+
+def trust_of(times: np.ndarray, horizon: float) -> float:
+    r"""Exponent of scales below 1 that are learned from forecasts at these times, the latest of the training rows.
+
+    Errors of forecasts that overlap are alike: B blocks of time, each a horizon long, count for B errors, whatever the
+    number of forecasts. A quiet time would make all intervals narrow, so a scale $s < 1$ of the model's standard
+    deviation becomes $s^{B/(B + B_0)}$; larger ones stay.
+    """
+    blocks = len(np.unique(np.floor((times - times.min()) / horizon)))
+    return blocks / (blocks + MODEL_BLOCKS)
 
 
 def _columns(edges: Tensor, target: Tensor, lead: Tensor) -> Tensor:

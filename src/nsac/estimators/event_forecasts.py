@@ -13,7 +13,7 @@ from torch import Tensor
 from nsac._torch import single_threaded
 from nsac.estimators.backtesting import ScoredForecasts
 from nsac.estimators.base import join
-from nsac.estimators.event_calibration import EventCalibration
+from nsac.estimators.event_calibration import EventCalibration, trust_of
 from nsac.estimators.event_frames import NANOSECONDS, EventColumns, EventFrame, read_events
 from nsac.estimators.event_queries import ask
 from nsac.estimators.event_rows import (
@@ -102,7 +102,7 @@ class EventForecasts:
         chosen = fewer_origins(splits.calibration, rows, random)
         calibration = rows.subset(torch.from_numpy(chosen), dtype=torch.float64)
         shrink_changes(model.members_, calibration)
-        self._calibrate(calibration, origins.series[chosen], splits)
+        self._calibrate(calibration, origins.where(chosen), splits)
 
     def predict(
         self, frame: pd.DataFrame, at: Any, coverages: Sequence[float], quantiles: Sequence[float]
@@ -199,15 +199,16 @@ class EventForecasts:
         model.columns_, model.step_, model.cycles_ = maker.columns, axis.step, maker.cycles
         model.events_, model.axis_, model.irregular_ = maker, axis, True
 
-    def _calibrate(self, rows: EventsData, series: np.ndarray, splits: Any) -> None:
+    def _calibrate(self, rows: EventsData, origins: Origins, splits: Any) -> None:
         model = self.model
         answers = self.answers(rows)
         known = ~answers.y.isnan()
         p, y = answers.prediction[known], ((answers.y - answers.offset) / answers.scale)[known]
         target, lead, row = answers.target[known], answers.lead[known], answers.row[known]
-        groups = torch.from_numpy(series)[row]
-        targets = len(model.targets_)
-        calibration = EventCalibration.fit(p, y, target, lead, groups, splits.by_series, targets, model.events_.horizon)
+        groups, horizon = torch.from_numpy(origins.series)[row], model.events_.horizon
+        targets, trust = len(model.targets_), 1.0 if splits.by_series else trust_of(origins.times, horizon)
+        given = p, y, target, lead, groups
+        calibration = EventCalibration.fit(*given, splits.by_series, targets, horizon, trust)
         scaled = calibration.apply(p, calibration.columns(target, lead))
         gap = model.events_.horizon / max(1, model.horizon_)
         model.calibration_ = calibration.with_correlation(normal_scores(scaled, y), target, lead, row, gap)

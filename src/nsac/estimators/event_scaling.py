@@ -11,13 +11,17 @@ $\log |m|$, as large series often vary more.
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
+from nsac.estimators.new_rows import FAR, usual_range
 from nsac.training import EventsData
 
 PRIOR_COUNT = 2.0  # n_0, observations that the typical variance counts for
 MIN_RELATIVE_SCALE = 0.02  # least scale of a series, over the typical one of its size
+RELATIVE_ROUNDING = 1e-12  # of values of that size; a series that varies less is constant
+QUARTILE_WIDTH = 1.35  # distance of the quartiles of a normal distribution, in standard deviations
 MIN_SIZE = 1e-3  # sizes of series are counted from this fraction of their root mean square on
 SLOPE_STD, MIN_RESIDUAL = 0.5, 0.1  # prior of the slope of log std over log size; least variance of its residuals
 MAX_SLOPE = 1.5
@@ -79,6 +83,7 @@ def _fit_channel(values: np.ndarray, series: np.ndarray) -> tuple[float, ...]:
     """The fields of a `SeriesScale`, of one channel."""
     if not len(values):
         return 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0
+    values = _without_outliers(values, series)
     names, codes = np.unique(series, return_inverse=True)
     count = np.bincount(codes)
     means = np.bincount(codes, weights=values) / count
@@ -87,7 +92,7 @@ def _fit_channel(values: np.ndarray, series: np.ndarray) -> tuple[float, ...]:
     several = count > 1
     stds = np.sqrt(total[several] / (count[several] - 1))
     spread = float(values.std())
-    floor = 1e-6 * max(float(np.sqrt((values**2).mean())), 1e-12)
+    floor = RELATIVE_ROUNDING * max(float(np.sqrt((values**2).mean())), 1e-12)
     size = max(MIN_SIZE * float(np.sqrt((means**2).mean())), 1e-12)
     x, y = np.log(np.abs(means[several]) + size), np.log(np.maximum(stds, floor))
     kept = stds > floor
@@ -106,3 +111,14 @@ def _fit_channel(values: np.ndarray, series: np.ndarray) -> tuple[float, ...]:
     between = max(float(means.var()) - float(np.mean(typical**2 / count)), 1e-3 * float(np.mean(typical**2)))
     std = float(np.sqrt(between + np.mean(typical**2))) if len(names) > 1 else max(spread, float(typical.mean()))
     return float(means.mean()), std, between, size, level, slope, usual
+
+
+def _without_outliers(values: np.ndarray, series: np.ndarray) -> np.ndarray:
+    """Values far from the others of their series, cut: one error code must not set the scale of every series.
+
+    Far is measured by the middle of all values, or by that of the series where it is wider.
+    """
+    quartiles = pd.Series(values).groupby(series)
+    centre, low, high = (quartiles.transform("quantile", q).to_numpy() for q in (0.5, 0.25, 0.75))
+    limit = FAR * np.maximum(usual_range(values)[1], (high - low) / QUARTILE_WIDTH)
+    return np.where(limit > 0, np.clip(values, centre - limit, centre + limit), values)

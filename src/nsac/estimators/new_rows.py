@@ -76,11 +76,16 @@ def warn_far(name: str, values: np.ndarray, centre: float, std: float) -> None:
 def warn_far_training(name: str, values: np.ndarray) -> None:
     """The same for training rows: what is usual is measured by the middle of the column."""
     known = values[np.isfinite(values)]
-    if not len(known):
-        return
-    low, centre, high = np.quantile(known, [(1 - INNER_SHARE) / 2, 0.5, (1 + INNER_SHARE) / 2])
-    if high > low:
-        warn_far(name, known, centre, (high - low) / INNER_WIDTH)
+    if len(known):
+        centre, std = usual_range(known)
+        if std > 0:
+            warn_far(name, known, centre, std)
+
+
+def usual_range(values: np.ndarray) -> tuple[float, float]:
+    """Median, and standard deviation of a normal distribution with the same middle: both are robust."""
+    low, centre, high = np.quantile(values, [(1 - INNER_SHARE) / 2, 0.5, (1 + INNER_SHARE) / 2])
+    return float(centre), float(high - low) / INNER_WIDTH
 
 
 def warn_incomplete(known: np.ndarray, lookback: int, columns: SeriesColumns, names: Sequence[Any]) -> None:
