@@ -157,6 +157,13 @@ def test_an_unseen_series_is_forecast_from_its_first_observation(fitted, frame):
     assert np.isfinite(table["mean"]).all() and table.query("target == 'HR'")["mean"].mean() > 100
 
 
+def test_series_without_observations_are_forecast_as_beside_an_observed_one(frame):
+    model = events(known_future=None).fit(frame)
+    empty = frame.assign(HR=np.nan, MAP=np.nan)
+    beside = model.predict(pd.concat([empty, frame[frame["stay"] == "s0"].assign(stay="s9")]))
+    assert_same(model.predict(empty), beside[beside["stay"] != "s9"])
+
+
 def test_times_may_be_numbers_and_there_may_be_one_series():
     frame = stays(1, 150, dated=False).drop(columns="stay")
     model = instant(series=None, horizon="6", lookback="24", static=None, known_future=None).fit(frame)
