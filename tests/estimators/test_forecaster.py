@@ -388,6 +388,12 @@ def test_a_target_of_a_large_or_small_unit_is_forecast(frame, factor):
     assert (ridge().fit(frame).predict(frame)["mean"] / factor).between(5, 15).all()
 
 
+def test_few_rows_at_uneven_times_are_too_few():
+    frame = pd.DataFrame({"t": [0.09, 1.0, 2.9, 3.2, 3.3], "y": range(5)})
+    with pytest.raises(ValueError, match="`frame` must have at least 20 observations"):
+        forecaster(horizon="6", lookback="24", encoding="auto").fit(frame)
+
+
 def test_horizon_and_lookback_may_be_durations(frame):
     model = ridge(horizon="6h", lookback="0.5 days").fit(frame)
     assert (model.horizon_, model.lookback_) == (6, 12)

@@ -52,6 +52,10 @@ def test_the_step_of_numbers_is_a_number():
     assert step_of(pd.DataFrame({"t": [0.0, 0.5, 1.0, 1.5]})) == 0.5
 
 
+def test_the_step_is_the_median_gap_if_no_gap_is_near_it():
+    assert step_of(pd.DataFrame({"t": [0.0, 0.91, 2.81, 3.11, 3.21]})) == pytest.approx(0.605)
+
+
 def test_one_row_has_no_step():
     with pytest.raises(ValueError, match="`step` must be given if no series has two rows"):
         step_of(hourly(1))

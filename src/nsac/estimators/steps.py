@@ -131,7 +131,8 @@ def typical_step(times: np.ndarray, codes: np.ndarray) -> float | int:
     if divisor is not None and divisor < median:
         return round(divisor) if times.dtype == np.int64 else float(divisor)
     near = gaps[(gaps >= 0.5 * median) & (gaps <= 1.5 * median)]
-    step = median if (np.abs(near - median) < 1e-6 * median).mean() > MIN_EQUAL_GAPS else near.mean()
+    equal = np.abs(near - median) < 1e-6 * median
+    step = near.mean() if len(near) and equal.mean() <= MIN_EQUAL_GAPS else median  # between two gaps, none may be near
     return max(1, round(step)) if times.dtype == np.int64 else float(step)
 
 
