@@ -417,7 +417,7 @@ def test_a_model_with_durations_can_be_loaded(frame, tmp_path):
     pd.testing.assert_frame_equal(loaded.predict(frame), model.predict(frame), check_exact=True)
 
 
-@pytest.mark.parametrize("horizon", ["soon", "-1h", "", "nan"])
+@pytest.mark.parametrize("horizon", ["soon", "-1h", "", "nan", "24", "3M", "3MS"])
 def test_a_text_that_is_no_duration_is_refused(frame, horizon):
     with pytest.raises(ValueError, match="`horizon` must be a number of steps, or a duration such as '24h'"):
         ridge(horizon=horizon).fit(frame)

@@ -71,6 +71,8 @@ def test_a_step_of_dates_is_read_as_nanoseconds():
         ("soon", True, "must be a text such as '15min'"),
         (900.0, True, "must be a text such as '15min'"),
         ("-1h", True, "must be a text such as '15min'"),
+        ("15", True, "must be a text such as '15min'"),
+        ("3MS", True, "must be a text such as '15min'"),
         ("15min", False, "must be a finite number above 0"),
         (0, False, "must be a finite number above 0"),
         (True, False, "must be a finite number above 0"),

@@ -4,6 +4,7 @@ With calendar steps, times are mapped to positions that count them, so that a gr
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ UNITS = {"month": CYCLES["year"] / 12, "business month": CYCLES["year"] / 12, "b
 """Units of calendar steps, and their mean length in nanoseconds."""
 MIN_CALENDAR_GAP = 0.8 * DAY  # shorter steps have a fixed length
 MIN_ANCHORED_ROWS = 0.9  # share of the rows that lie on calendar steps, if these are in use
+WITH_UNIT = re.compile("[A-Za-z:]")  # durations of dates: 24h, P1D, 24:00:00
 MIN_BUSINESS_ROWS = 10  # two weeks without a row on a weekend: fewer may be chance
 
 
@@ -192,10 +194,7 @@ def parse_step(step: Any, times: np.ndarray, codes: np.ndarray) -> float | int:
     if step is None:
         return typical_step(times, codes)
     if times.dtype == np.int64:
-        try:
-            length = pd.Timedelta(step).value if isinstance(step, str) else 0
-        except ValueError:
-            length = 0
+        length = _nanoseconds(step) if isinstance(step, str) else 0
         if length <= 0:
             raise ValueError(f"`step` must be a text such as '15min', as the times are dates. Got {step!r} instead.")
         return length
@@ -216,13 +215,23 @@ def parse_duration(name: str, text: str, dtype: Any) -> float | int:
     """A duration in the unit of the times: nanoseconds, "24h", if they are dates, otherwise a number, "24"."""
     dated = dtype != np.dtype(np.float64)
     try:
-        length = pd.Timedelta(text).value if dated else float(text)
+        length = _nanoseconds(text) if dated else float(text)
     except ValueError:
         length = 0
     if not 0 < length < np.inf:
-        example = "'24h', as the times are dates" if dated else "'24', as the times are numbers"
+        example = "'24h' or '7D', with its unit, as the times are dates" if dated else "'24', as the times are numbers"
         raise ValueError(f"`{name}` must be a number of steps, or a duration such as {example}. Got {text!r} instead.")
     return length
+
+
+def _nanoseconds(text: str) -> int:
+    """A duration with its unit; 0 if the text is none. pandas takes "24" for nanoseconds, "3MS" for milliseconds."""
+    if not WITH_UNIT.search(text) or "MS" in text:
+        return 0
+    try:
+        return pd.Timedelta(text).value
+    except ValueError:
+        return 0
 
 
 def format_step(step: float | int) -> str:
