@@ -429,6 +429,16 @@ def test_the_table_may_have_quantiles(fitted, frame):
     assert (table["quantile_10"] < table["quantile_50"]).all()
 
 
+def test_one_quantile_may_be_a_number(fitted, frame):
+    pd.testing.assert_frame_equal(fitted.predict(frame, quantiles=0.5), fitted.predict(frame, quantiles=[0.5]))
+
+
+def test_a_quantile_that_is_no_probability_is_refused_by_its_name(fitted, frame):
+    for predict in (fitted.predict, fitted.predict_quantiles):
+        with pytest.raises(ValueError, match="`quantiles` must be strictly between 0 and 1. Got 50.0 instead"):
+            predict(frame, quantiles=50)
+
+
 def test_quantiles_are_interpolated_between_steps(fitted, frame):
     last, steps = frame["t"].iloc[-1], fitted.predict(frame, quantiles=[0.3])["quantile_30"]
     value = fitted.predict(frame, at=last + 2.5 * STEP, quantiles=[0.3])["quantile_30"].iloc[0]
