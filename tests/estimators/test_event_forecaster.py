@@ -84,6 +84,12 @@ def test_times_outside_the_horizon_are_refused(fitted, frame, times):
         fitted.predict(own, at=[own["t"].max() + hour * HOUR for hour in times])
 
 
+@pytest.mark.parametrize("at", [[], "1h", "1500-01-01"])
+def test_what_is_no_time_is_refused(fitted, frame, at):
+    with pytest.raises(ValueError, match="`at` must (be times|have at least one time)"):
+        fitted.predict(frame, at=at)
+
+
 def test_the_order_of_rows_does_not_matter(fitted, frame):
     shuffled = frame.sample(frac=1, random_state=1)
     assert_same(fitted.predict(shuffled), fitted.predict(frame), rtol=0)

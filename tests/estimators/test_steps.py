@@ -146,6 +146,18 @@ def test_times_of_another_kind_are_refused():
         leads(3.0)
 
 
+@pytest.mark.parametrize("at", ["1h", STEP, "1500-01-01", "soon"])
+def test_what_is_no_time_is_refused(at):
+    with pytest.raises(ValueError, match="`at` must be times, dates without a zone as in the time column"):
+        leads(at)
+
+
+@pytest.mark.parametrize("at", [[], (), pd.DatetimeIndex([])])
+def test_no_time_at_all_is_refused(at):
+    with pytest.raises(ValueError, match="`at` must have at least one time"):
+        leads(at)
+
+
 def test_between_steps_values_are_interpolated():
     steps, start = torch.tensor([[10.0, 20.0]]), torch.tensor([0.0])
     lead, age = np.array([[0.5, 1.0, 1.5, 2.0]]), torch.tensor([0])

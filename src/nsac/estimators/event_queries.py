@@ -3,10 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from nsac.estimators.event_frames import NANOSECONDS, EventFrame
-from nsac.estimators.times import describe_times, read_times, restore_times
+from nsac.estimators.times import read_at, restore_times
 
 if TYPE_CHECKING:
     from nsac.estimators.forecasting import AbstractForecaster
@@ -26,7 +25,7 @@ def ask(
     channels = len(columns.targets) + len(columns.covariates)
     origins = frame.origins(channels if columns.known_future else None)
     if at is not None:
-        times = np.unique(_read_at(at, model))
+        times = np.unique(read_at(at, model.axis_.dtype, columns.reading))
         series, times = np.repeat(np.arange(count), len(times)), np.tile(times, count)
     else:
         ahead = frame.row_times > origins[frame.row_series]
@@ -48,15 +47,6 @@ def _end(model: "AbstractForecaster", origins: np.ndarray) -> np.ndarray:
     if origins.dtype == np.int64:
         return origins + round(model.events_.horizon * NANOSECONDS)
     return origins + model.events_.horizon
-
-
-def _read_at(at: Any, model: "AbstractForecaster") -> np.ndarray:
-    column = pd.Series(at if isinstance(at, (pd.Series, pd.Index, np.ndarray, list, tuple)) else [at])
-    times, given = read_times(column.reset_index(drop=True), "at", model.columns_.reading)
-    fitted = describe_times(model.axis_.dtype)
-    if describe_times(given) != fitted:
-        raise ValueError(f"`at` must be {fitted}, as the time column. Got {describe_times(given)} instead.")
-    return times
 
 
 def _check_leads(

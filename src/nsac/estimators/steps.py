@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nsac._checks import check_int
-from nsac.estimators.times import TimeReading, describe_times, local_times, read_times, restore_times, utc_times
+from nsac.estimators.times import TimeReading, local_times, read_at, restore_times, utc_times
 
 LEAST_GAP, GAP_TOLERANCE = 0.05, 0.02  # quantile of the gaps that may be one step; how far from whole steps, in steps
 MIN_WHOLE_GAPS, MIN_FILLED = 0.95, 0.1  # share of the gaps that must be whole steps, and of the steps with a row
@@ -259,21 +259,17 @@ def lead_times(
     at: Any, last: np.ndarray, axis: TimeAxis, horizon: int, reading: TimeReading | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions and lead times in steps, (series, times) both, of the times `at`; `last` are those of the last rows."""
-    column = pd.Series(at if isinstance(at, (pd.Series, pd.Index, np.ndarray, list, tuple)) else [at])
-    times, given = read_times(column.reset_index(drop=True), "at", reading)
-    if describe_times(given) != describe_times(axis.dtype):
-        raise ValueError(
-            f"`at` must be {describe_times(axis.dtype)}, as the time column. Got {describe_times(given)} instead."
-        )
+    times = read_at(at, axis.dtype, reading)
     positions = np.broadcast_to(axis.positions(times), (len(last), len(times)))
     lead = (positions - last[:, None]) / axis.step
     bad = (lead <= 0) | (lead > horizon + 1e-9)
     if bad.any():
         series, which = np.argwhere(bad)[0]
         first, final = restore_times(axis.times(last[series] + np.array([0, horizon]) * axis.step), axis.dtype)
+        given = restore_times(times[[which]], axis.dtype)[0]
         raise ValueError(
             f"`at` must be after {first}, the last row, and no later than {final}, {horizon} steps of "
-            f"{axis.describe()} after it. Got {column.iloc[which]} instead. Fit with a longer `horizon`, or "
+            f"{axis.describe()} after it. Got {given} instead. Fit with a longer `horizon`, or "
             "pass a frame that ends at another time."
         )
     return positions, lead
