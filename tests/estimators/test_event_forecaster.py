@@ -54,15 +54,29 @@ def test_the_table_has_a_row_per_time_and_target(fitted, frame):
 
 def test_rows_after_the_last_observation_are_what_is_predicted(fitted, frame):
     own = one(frame)
-    table = fitted.predict(pd.concat([own, ahead(own, 1, 5)]))
-    assert table["t"].tolist() == [own["t"].max() + h * HOUR for h in (1, 1, 5, 5)]
+    table = fitted.predict(pd.concat([own, ahead(own, 1, 6)]))
+    assert table["t"].tolist() == [own["t"].max() + h * HOUR for h in (1, 1, 6, 6)]
+
+
+def test_rows_that_end_before_the_horizon_are_named(fitted, frame):
+    known = pd.concat([one(frame), ahead(one(frame), 1, 6), *(ahead(one(frame, name), 1, 2) for name in ("s1", "s2"))])
+    message = "Forecasts of series 's1' are only for 2 rows after .*; likewise in 1 other series. Add rows, or .* `at`"
+    with pytest.warns(UserWarning, match=message) as found:
+        fitted.predict(pd.concat([known, one(frame, "s1"), one(frame, "s2")]))
+    assert len(found) == 1
+
+
+def test_rows_after_the_horizon_are_named(fitted, frame):
+    known = pd.concat([one(frame), one(frame, "s1"), ahead(one(frame, "s1"), 1, 7)])
+    with pytest.raises(ValueError, match="of series 's1' must be .* Drop such rows, pass other times as `at`"):
+        fitted.predict(known)
 
 
 def test_rows_that_are_predicted_give_what_their_times_do(fitted, frame):
     own = one(frame)
     dose = own["dose"].iloc[-1]
-    table = fitted.predict(pd.concat([own, ahead(own, 1, 5, dose=dose)]))
-    assert_same(fitted.predict(own, at=[own["t"].max() + 1 * HOUR, own["t"].max() + 5 * HOUR]), table)
+    table = fitted.predict(pd.concat([own, ahead(own, 1, 6, dose=dose)]))
+    assert_same(fitted.predict(own, at=[own["t"].max() + 1 * HOUR, own["t"].max() + 6 * HOUR]), table)
 
 
 def test_without_such_rows_the_steps_of_the_horizon_are_predicted(fitted, frame):
@@ -73,7 +87,7 @@ def test_without_such_rows_the_steps_of_the_horizon_are_predicted(fitted, frame)
 
 def test_known_future_values_change_the_forecast(fitted, frame):
     own = one(frame)
-    low, high = (fitted.predict(pd.concat([own, ahead(own, 3, dose=dose)]))["mean"] for dose in (0.0, 1.0))
+    low, high = (fitted.predict(pd.concat([own, ahead(own, 6, dose=dose)]))["mean"] for dose in (0.0, 1.0))
     assert (low != high).all()
 
 
@@ -178,7 +192,7 @@ def test_times_may_be_numbers_and_there_may_be_one_series():
 
 
 def test_a_single_target_has_no_column_of_targets(frame):
-    table = instant(target="HR").fit(frame).predict(frame)
+    table = instant(target="HR").fit(frame).predict(frame.dropna(subset="HR"))
     assert "target" not in table
 
 
@@ -208,7 +222,7 @@ def test_interval_and_quantiles_agree_with_the_table(fitted, frame):
 
 
 def test_rows_to_predict_in_unequal_numbers_have_a_table_only(fitted, frame):
-    rows = pd.concat([one(frame), ahead(one(frame), 1), one(frame, "s1")])
+    rows = pd.concat([one(frame), ahead(one(frame), 6), one(frame, "s1")])
     assert len(fitted.predict(rows)) == 2 * (1 + fitted.horizon_)
     with pytest.raises(ValueError, match="same number of rows to predict for every series"):
         fitted.predict_interval(rows)

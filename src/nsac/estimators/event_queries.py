@@ -1,5 +1,6 @@
 """What a forecaster of events is asked for: origins of the series, and times after them."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,8 +60,37 @@ def _check_leads(
         return
     which = int(np.argmax(bad))
     begin, end, given = restore_times(np.array([first[which], last[which], times[which]]), frame.time_dtype)
-    whose = "" if model.columns_.series is None else f" of series {frame.names[series[which]]!r}"
     raise ValueError(
-        f"Times to predict{whose} must be after {begin}, its last observation, and no later than {end}, the end of the "
-        f"horizon. Got {given} instead. Fit with a longer `horizon`, or pass other times or rows."
+        f"Times to predict{_of_series(frame, model, series[which])} must be after {begin}, the forecast origin, and no "
+        f"later than {end}, the end of the horizon. Got {given} instead. Drop such rows, pass other times as `at`, or "
+        "fit with a longer `horizon`."
     )
+
+
+def warn_short_future(frame: EventFrame, model: "AbstractForecaster", origins: np.ndarray) -> None:
+    """Warn if rows to predict end a step or more before the horizon does: no other times are predicted."""
+    last, axis = frame.origins(None), model.axis_
+    before_last_step = axis.nearest(axis.positions(origins)) + (model.horizon_ - 1) * model.step_
+    short = (last > origins) & (axis.positions(last) <= before_last_step)
+    if not short.any():
+        return
+    which = int(np.argmax(short))
+    rows = int((frame.row_times[frame.row_series == which] > origins[which]).sum())
+    times = np.array([origins[which], last[which], _end(model, origins)[which]])
+    begin, stop, end = restore_times(times, frame.time_dtype)
+    warnings.warn(
+        f"Forecasts{_of_series(frame, model, which)} are only for {'1 row' if rows == 1 else f'{rows} rows'} after the "
+        f"forecast origin, {begin}: they end at {stop}, and the horizon at {end}{_others(short)}. Add rows, or pass "
+        "other times as `at`.",
+        stacklevel=5,
+    )
+
+
+def _of_series(frame: EventFrame, model: "AbstractForecaster", series: int) -> str:
+    return "" if model.columns_.series is None else f" of series {frame.names[series]!r}"
+
+
+def _others(found: np.ndarray) -> str:
+    """That something holds for more series than the one named, for messages."""
+    others = int(found.sum()) - 1
+    return f"; likewise in {others} other series" if others else ""
