@@ -177,8 +177,38 @@ def test_an_unseen_series_is_forecast_from_its_first_observation(fitted, frame):
     assert np.isfinite(table["mean"]).all() and table.query("target == 'HR'")["mean"].mean() > 100
 
 
-def test_series_without_observations_are_forecast_as_beside_an_observed_one(frame):
-    model = events(known_future=None).fit(frame)
+@pytest.fixture(scope="module")
+def fitted_to_the_past():
+    return events(known_future=None).fit(stays())
+
+
+@pytest.mark.parametrize(
+    ("hours", "message"),
+    [
+        (60, "target of series 's0' lies within the lookback, 1 days 00:00:00, before .*: the last is 2 days 12:00:00"),
+        (24, "the last is 1 days 00:00:00 old. Forecasts fall back on the typical series"),
+    ],
+)
+def test_an_origin_long_after_the_last_observation_is_a_warning(fitted_to_the_past, frame, hours, message):
+    with pytest.warns(UserWarning, match=message):
+        fitted_to_the_past.predict(pd.concat([one(frame), ahead(one(frame), hours), one(frame, "s1")]))
+
+
+def test_an_observation_within_the_lookback_is_enough(fitted_to_the_past, frame):
+    fitted_to_the_past.predict(pd.concat([one(frame), ahead(one(frame), 23.5)]))
+
+
+def test_a_target_that_ends_before_the_covariates_is_a_warning(frame):
+    late = frame["t"] > frame["t"].min() + 20 * HOUR
+    model = instant(target="HR", covariates=["MAP"]).fit(frame)
+    own = one(frame.assign(HR=frame["HR"].mask(late)))
+    with pytest.warns(UserWarning, match="No observation of a target of series 's0'"):
+        model.predict(own)
+
+
+@pytest.mark.filterwarnings("ignore:No observation of a target")
+def test_series_without_observations_are_forecast_as_beside_an_observed_one(fitted_to_the_past, frame):
+    model = fitted_to_the_past
     empty = frame.assign(HR=np.nan, MAP=np.nan)
     beside = model.predict(pd.concat([empty, frame[frame["stay"] == "s0"].assign(stay="s9")]))
     assert_same(model.predict(empty), beside[beside["stay"] != "s9"])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nsac.estimators.event_frames import NANOSECONDS, EventFrame
+from nsac.estimators.event_rows import target_events
 from nsac.estimators.times import read_at, restore_times
 
 if TYPE_CHECKING:
@@ -82,6 +83,26 @@ def warn_short_future(frame: EventFrame, model: "AbstractForecaster", origins: n
         f"Forecasts{_of_series(frame, model, which)} are only for {'1 row' if rows == 1 else f'{rows} rows'} after the "
         f"forecast origin, {begin}: they end at {stop}, and the horizon at {end}{_others(short)}. Add rows, or pass "
         "other times as `at`.",
+        stacklevel=5,
+    )
+
+
+def warn_unobserved(frame: EventFrame, model: "AbstractForecaster", origins: np.ndarray) -> None:
+    """Warn if no target of a series was observed within the lookback: its forecasts hardly depend on the series."""
+    targets, lookback = target_events(frame, model.columns_), model.events_.lookback
+    last = np.full(len(origins), -np.inf)
+    last[targets.series] = frame.clock(targets.times)  # ascending within a series: the last one stays
+    age = frame.clock(origins) - last
+    old = age >= lookback
+    if not old.any():
+        return
+    which = int(np.argmax(old))
+    origin = restore_times(origins[[which]], frame.time_dtype)[0]
+    last_one = "there is none before" if np.isinf(age[which]) else f"the last is {frame.describe(age[which])} old"
+    warnings.warn(
+        f"No observation of a target{_of_series(frame, model, which)} lies within the lookback, "
+        f"{frame.describe(lookback)}, before the forecast origin, {origin}: {last_one}{_others(old)}. Forecasts fall "
+        "back on the typical series of the training data.",
         stacklevel=5,
     )
 
