@@ -54,15 +54,29 @@ def test_the_table_has_a_row_per_time_and_target(fitted, frame):
 
 def test_rows_after_the_last_observation_are_what_is_predicted(fitted, frame):
     own = one(frame)
-    table = fitted.predict(pd.concat([own, ahead(own, 1, 5)]))
-    assert table["t"].tolist() == [own["t"].max() + h * HOUR for h in (1, 1, 5, 5)]
+    table = fitted.predict(pd.concat([own, ahead(own, 1, 6)]))
+    assert table["t"].tolist() == [own["t"].max() + h * HOUR for h in (1, 1, 6, 6)]
+
+
+def test_rows_that_end_before_the_horizon_are_named(fitted, frame):
+    known = pd.concat([one(frame), ahead(one(frame), 1, 6), *(ahead(one(frame, name), 1, 2) for name in ("s1", "s2"))])
+    message = "Forecasts of series 's1' are only for 2 rows after .*; likewise in 1 other series. Add rows, or .* `at`"
+    with pytest.warns(UserWarning, match=message) as found:
+        fitted.predict(pd.concat([known, one(frame, "s1"), one(frame, "s2")]))
+    assert len(found) == 1
+
+
+def test_rows_after_the_horizon_are_named(fitted, frame):
+    known = pd.concat([one(frame), one(frame, "s1"), ahead(one(frame, "s1"), 1, 7)])
+    with pytest.raises(ValueError, match="of series 's1' must be .* Drop such rows, pass other times as `at`"):
+        fitted.predict(known)
 
 
 def test_rows_that_are_predicted_give_what_their_times_do(fitted, frame):
     own = one(frame)
     dose = own["dose"].iloc[-1]
-    table = fitted.predict(pd.concat([own, ahead(own, 1, 5, dose=dose)]))
-    assert_same(fitted.predict(own, at=[own["t"].max() + 1 * HOUR, own["t"].max() + 5 * HOUR]), table)
+    table = fitted.predict(pd.concat([own, ahead(own, 1, 6, dose=dose)]))
+    assert_same(fitted.predict(own, at=[own["t"].max() + 1 * HOUR, own["t"].max() + 6 * HOUR]), table)
 
 
 def test_without_such_rows_the_steps_of_the_horizon_are_predicted(fitted, frame):
@@ -73,7 +87,7 @@ def test_without_such_rows_the_steps_of_the_horizon_are_predicted(fitted, frame)
 
 def test_known_future_values_change_the_forecast(fitted, frame):
     own = one(frame)
-    low, high = (fitted.predict(pd.concat([own, ahead(own, 3, dose=dose)]))["mean"] for dose in (0.0, 1.0))
+    low, high = (fitted.predict(pd.concat([own, ahead(own, 6, dose=dose)]))["mean"] for dose in (0.0, 1.0))
     assert (low != high).all()
 
 
@@ -82,6 +96,12 @@ def test_times_outside_the_horizon_are_refused(fitted, frame, times):
     own = one(frame)
     with pytest.raises(ValueError, match="Times to predict of series 's0' must be after"):
         fitted.predict(own, at=[own["t"].max() + hour * HOUR for hour in times])
+
+
+@pytest.mark.parametrize("at", [[], "1h", "1500-01-01"])
+def test_what_is_no_time_is_refused(fitted, frame, at):
+    with pytest.raises(ValueError, match="`at` must (be times|have at least one time)"):
+        fitted.predict(frame, at=at)
 
 
 def test_the_order_of_rows_does_not_matter(fitted, frame):
@@ -157,6 +177,43 @@ def test_an_unseen_series_is_forecast_from_its_first_observation(fitted, frame):
     assert np.isfinite(table["mean"]).all() and table.query("target == 'HR'")["mean"].mean() > 100
 
 
+@pytest.fixture(scope="module")
+def fitted_to_the_past():
+    return events(known_future=None).fit(stays())
+
+
+@pytest.mark.parametrize(
+    ("hours", "message"),
+    [
+        (60, "target of series 's0' lies within the lookback, 1 days 00:00:00, before .*: the last is 2 days 12:00:00"),
+        (24, "the last is 1 days 00:00:00 old. Forecasts fall back on the typical series"),
+    ],
+)
+def test_an_origin_long_after_the_last_observation_is_a_warning(fitted_to_the_past, frame, hours, message):
+    with pytest.warns(UserWarning, match=message):
+        fitted_to_the_past.predict(pd.concat([one(frame), ahead(one(frame), hours), one(frame, "s1")]))
+
+
+def test_an_observation_within_the_lookback_is_enough(fitted_to_the_past, frame):
+    fitted_to_the_past.predict(pd.concat([one(frame), ahead(one(frame), 23.5)]))
+
+
+def test_a_target_that_ends_before_the_covariates_is_a_warning(frame):
+    late = frame["t"] > frame["t"].min() + 20 * HOUR
+    model = instant(target="HR", covariates=["MAP"]).fit(frame)
+    own = one(frame.assign(HR=frame["HR"].mask(late)))
+    with pytest.warns(UserWarning, match="No observation of a target of series 's0'"):
+        model.predict(own)
+
+
+@pytest.mark.filterwarnings("ignore:No observation of a target")
+def test_series_without_observations_are_forecast_as_beside_an_observed_one(fitted_to_the_past, frame):
+    model = fitted_to_the_past
+    empty = frame.assign(HR=np.nan, MAP=np.nan)
+    beside = model.predict(pd.concat([empty, frame[frame["stay"] == "s0"].assign(stay="s9")]))
+    assert_same(model.predict(empty), beside[beside["stay"] != "s9"])
+
+
 def test_times_may_be_numbers_and_there_may_be_one_series():
     frame = stays(1, 150, dated=False).drop(columns="stay")
     model = instant(series=None, horizon="6", lookback="24", static=None, known_future=None).fit(frame)
@@ -165,7 +222,7 @@ def test_times_may_be_numbers_and_there_may_be_one_series():
 
 
 def test_a_single_target_has_no_column_of_targets(frame):
-    table = instant(target="HR").fit(frame).predict(frame)
+    table = instant(target="HR").fit(frame).predict(frame.dropna(subset="HR"))
     assert "target" not in table
 
 
@@ -195,7 +252,7 @@ def test_interval_and_quantiles_agree_with_the_table(fitted, frame):
 
 
 def test_rows_to_predict_in_unequal_numbers_have_a_table_only(fitted, frame):
-    rows = pd.concat([one(frame), ahead(one(frame), 1), one(frame, "s1")])
+    rows = pd.concat([one(frame), ahead(one(frame), 6), one(frame, "s1")])
     assert len(fitted.predict(rows)) == 2 * (1 + fitted.horizon_)
     with pytest.raises(ValueError, match="same number of rows to predict for every series"):
         fitted.predict_interval(rows)

@@ -402,6 +402,12 @@ def test_a_target_of_a_large_or_small_unit_is_forecast(frame, factor):
     assert (ridge().fit(frame).predict(frame)["mean"] / factor).between(5, 15).all()
 
 
+def test_few_rows_at_uneven_times_are_too_few():
+    frame = pd.DataFrame({"t": [0.09, 1.0, 2.9, 3.2, 3.3], "y": range(5)})
+    with pytest.raises(ValueError, match="`frame` must have at least 20 observations"):
+        forecaster(horizon="6", lookback="24", encoding="auto").fit(frame)
+
+
 def test_horizon_and_lookback_may_be_durations(frame):
     model = ridge(horizon="6h", lookback="0.5 days").fit(frame)
     assert (model.horizon_, model.lookback_) == (6, 12)
@@ -425,7 +431,7 @@ def test_a_model_with_durations_can_be_loaded(frame, tmp_path):
     pd.testing.assert_frame_equal(loaded.predict(frame), model.predict(frame), check_exact=True)
 
 
-@pytest.mark.parametrize("horizon", ["soon", "-1h", "", "nan"])
+@pytest.mark.parametrize("horizon", ["soon", "-1h", "", "nan", "24", "3M", "3MS"])
 def test_a_text_that_is_no_duration_is_refused(frame, horizon):
     with pytest.raises(ValueError, match="`horizon` must be a number of steps, or a duration such as '24h'"):
         ridge(horizon=horizon).fit(frame)
@@ -435,3 +441,13 @@ def test_the_table_may_have_quantiles(fitted, frame):
     table = fitted.predict(frame, quantiles=[0.1, 0.5])
     np.testing.assert_allclose(table["quantile_10"], fitted.predict_quantiles(frame, 0.1)[0, 0])
     assert (table["quantile_10"] < table["quantile_50"]).all()
+
+
+def test_one_quantile_may_be_a_number(fitted, frame):
+    pd.testing.assert_frame_equal(fitted.predict(frame, quantiles=0.5), fitted.predict(frame, quantiles=[0.5]))
+
+
+def test_a_quantile_that_is_no_probability_is_refused_by_its_name(fitted, frame):
+    for predict in (fitted.predict, fitted.predict_quantiles):
+        with pytest.raises(ValueError, match="`quantiles` must be strictly between 0 and 1. Got 50.0 instead"):
+            predict(frame, quantiles=50)

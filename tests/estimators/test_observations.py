@@ -140,6 +140,12 @@ def test_every_row_names_its_series(two_series):
         read_observations(two_series.assign(id=["b", "a", None, "a", "b"]), TWO_SERIES)
 
 
+def test_a_series_is_not_named_by_several_values(two_series):
+    names = [("b", 1), ("a", 1), ("a", 1), ("a", 2), ("b", 1)]
+    with pytest.raises(ValueError, match="Column 'id' must name a series by a text or a number. Got \\('b', 1\\)"):
+        read_observations(two_series.assign(id=names), TWO_SERIES)
+
+
 def test_the_index_may_hold_the_times():
     frame = hourly(5, y=np.arange(5.0))
     assert (

@@ -52,6 +52,10 @@ def test_the_step_of_numbers_is_a_number():
     assert step_of(pd.DataFrame({"t": [0.0, 0.5, 1.0, 1.5]})) == 0.5
 
 
+def test_the_step_is_the_median_gap_if_no_gap_is_near_it():
+    assert step_of(pd.DataFrame({"t": [0.0, 0.91, 2.81, 3.11, 3.21]})) == pytest.approx(0.605)
+
+
 def test_one_row_has_no_step():
     with pytest.raises(ValueError, match="`step` must be given if no series has two rows"):
         step_of(hourly(1))
@@ -67,6 +71,8 @@ def test_a_step_of_dates_is_read_as_nanoseconds():
         ("soon", True, "must be a text such as '15min'"),
         (900.0, True, "must be a text such as '15min'"),
         ("-1h", True, "must be a text such as '15min'"),
+        ("15", True, "must be a text such as '15min'"),
+        ("3MS", True, "must be a text such as '15min'"),
         ("15min", False, "must be a finite number above 0"),
         (0, False, "must be a finite number above 0"),
         (True, False, "must be a finite number above 0"),
@@ -138,6 +144,18 @@ def test_a_time_outside_the_horizon_is_refused(steps):
 def test_times_of_another_kind_are_refused():
     with pytest.raises(ValueError, match="`at` must be dates without a zone, as the time column. Got numbers"):
         leads(3.0)
+
+
+@pytest.mark.parametrize("at", ["1h", STEP, "1500-01-01", "soon"])
+def test_what_is_no_time_is_refused(at):
+    with pytest.raises(ValueError, match="`at` must be times, dates without a zone as in the time column"):
+        leads(at)
+
+
+@pytest.mark.parametrize("at", [[], (), pd.DatetimeIndex([])])
+def test_no_time_at_all_is_refused(at):
+    with pytest.raises(ValueError, match="`at` must have at least one time"):
+        leads(at)
 
 
 def test_between_steps_values_are_interpolated():

@@ -21,6 +21,7 @@ def test_times_are_restored_with_their_zone():
         ([0.0, np.inf], "must hold finite numbers. Row 1 has inf"),
         (["2024-01-01", "noon"], "Row 1 has 'noon'"),
         ([1.0, None], "must have a time in every row. Row 1 is empty"),
+        (["2024-01-01", "1500-02-03"], "dates from 1678 to 2261. Row 1 has '1500-02-03'"),
     ],
 )
 def test_a_column_without_times_is_refused(column, message):

@@ -37,6 +37,11 @@ def test_an_origin_of_a_series_without_observations_has_an_empty_row():
     assert start.tolist() == stop.tolist() == first.tolist() == last.tolist() == [0]
 
 
+def test_without_any_observation_every_row_is_empty():
+    nothing = np.empty(0, dtype=np.int64), np.empty(0)
+    assert all(each.tolist() == [0, 0] for each in cut_origins(*nothing, np.arange(2), np.ones(2), 1.0, 1.0))
+
+
 def test_a_batch_restores_the_values_and_times():
     data, _ = made(dtype=torch.float64)
     rows = torch.tensor([3, 0])

@@ -15,7 +15,7 @@ from nsac.estimators.backtesting import ScoredForecasts
 from nsac.estimators.base import join
 from nsac.estimators.event_calibration import EventCalibration, trust_of
 from nsac.estimators.event_frames import NANOSECONDS, EventColumns, EventFrame, read_events
-from nsac.estimators.event_queries import ask
+from nsac.estimators.event_queries import ask, warn_short_future, warn_unobserved
 from nsac.estimators.event_rows import (
     MAX_TRAINING_QUERIES,
     Origins,
@@ -232,6 +232,9 @@ class EventForecasts:
         for i, name in enumerate(model.columns_.channels):
             warn_far(name, events.events.of_column(i), float(scale.mean[i]), float(scale.std[i]))
         origins, series, times, count = ask(events, model, at)
+        warn_unobserved(events, model, origins)
+        if at is None:
+            warn_short_future(events, model, origins)
         clock = events.clock(origins)
         queries = model.events_.asked_queries(events, series, times, count)
         places = Origins(np.arange(len(events.names)), clock, clock)

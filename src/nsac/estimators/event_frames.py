@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nsac.estimators.observations import check_frame, check_output_names, holds_numbers, number_series, read_numbers
+from nsac.estimators.steps import format_step
 from nsac.estimators.times import TimeReading, read_times, resolve_reading
 
 MAX_CATEGORIES = 50  # of a static column of text
@@ -136,6 +137,10 @@ class EventFrame:
         """Inverse of `clock`."""
         first = self.row_times.min()
         return first + np.rint(clock * NANOSECONDS).astype(np.int64) if first.dtype == np.int64 else first + clock
+
+    def describe(self, length: float) -> str:
+        """A length on the clock, for messages."""
+        return format_step(round(length * NANOSECONDS) if self.row_times.dtype == np.int64 else float(length))
 
     def origins(self, channels: int | None) -> np.ndarray:
         """Time of the last row of each series, or of its last event in one of the first `channels`."""

@@ -1,12 +1,13 @@
 """What a forecaster of events is asked for: origins of the series, and times after them."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from nsac.estimators.event_frames import NANOSECONDS, EventFrame
-from nsac.estimators.times import describe_times, read_times, restore_times
+from nsac.estimators.event_rows import target_events
+from nsac.estimators.times import read_at, restore_times
 
 if TYPE_CHECKING:
     from nsac.estimators.forecasting import AbstractForecaster
@@ -26,7 +27,7 @@ def ask(
     channels = len(columns.targets) + len(columns.covariates)
     origins = frame.origins(channels if columns.known_future else None)
     if at is not None:
-        times = np.unique(_read_at(at, model))
+        times = np.unique(read_at(at, model.axis_.dtype, columns.reading))
         series, times = np.repeat(np.arange(count), len(times)), np.tile(times, count)
     else:
         ahead = frame.row_times > origins[frame.row_series]
@@ -50,15 +51,6 @@ def _end(model: "AbstractForecaster", origins: np.ndarray) -> np.ndarray:
     return origins + model.events_.horizon
 
 
-def _read_at(at: Any, model: "AbstractForecaster") -> np.ndarray:
-    column = pd.Series(at if isinstance(at, (pd.Series, pd.Index, np.ndarray, list, tuple)) else [at])
-    times, given = read_times(column.reset_index(drop=True), "at", model.columns_.reading)
-    fitted = describe_times(model.axis_.dtype)
-    if describe_times(given) != fitted:
-        raise ValueError(f"`at` must be {fitted}, as the time column. Got {describe_times(given)} instead.")
-    return times
-
-
 def _check_leads(
     frame: EventFrame, model: "AbstractForecaster", origins: np.ndarray, series: np.ndarray, times: np.ndarray
 ) -> None:
@@ -69,8 +61,57 @@ def _check_leads(
         return
     which = int(np.argmax(bad))
     begin, end, given = restore_times(np.array([first[which], last[which], times[which]]), frame.time_dtype)
-    whose = "" if model.columns_.series is None else f" of series {frame.names[series[which]]!r}"
     raise ValueError(
-        f"Times to predict{whose} must be after {begin}, its last observation, and no later than {end}, the end of the "
-        f"horizon. Got {given} instead. Fit with a longer `horizon`, or pass other times or rows."
+        f"Times to predict{_of_series(frame, model, series[which])} must be after {begin}, the forecast origin, and no "
+        f"later than {end}, the end of the horizon. Got {given} instead. Drop such rows, pass other times as `at`, or "
+        "fit with a longer `horizon`."
     )
+
+
+def warn_short_future(frame: EventFrame, model: "AbstractForecaster", origins: np.ndarray) -> None:
+    """Warn if rows to predict end a step or more before the horizon does: no other times are predicted."""
+    last, axis = frame.origins(None), model.axis_
+    before_last_step = axis.nearest(axis.positions(origins)) + (model.horizon_ - 1) * model.step_
+    short = (last > origins) & (axis.positions(last) <= before_last_step)
+    if not short.any():
+        return
+    which = int(np.argmax(short))
+    rows = int((frame.row_times[frame.row_series == which] > origins[which]).sum())
+    times = np.array([origins[which], last[which], _end(model, origins)[which]])
+    begin, stop, end = restore_times(times, frame.time_dtype)
+    warnings.warn(
+        f"Forecasts{_of_series(frame, model, which)} are only for {'1 row' if rows == 1 else f'{rows} rows'} after the "
+        f"forecast origin, {begin}: they end at {stop}, and the horizon at {end}{_others(short)}. Add rows, or pass "
+        "other times as `at`.",
+        stacklevel=5,
+    )
+
+
+def warn_unobserved(frame: EventFrame, model: "AbstractForecaster", origins: np.ndarray) -> None:
+    """Warn if no target of a series was observed within the lookback: its forecasts hardly depend on the series."""
+    targets, lookback = target_events(frame, model.columns_), model.events_.lookback
+    last = np.full(len(origins), -np.inf)
+    last[targets.series] = frame.clock(targets.times)  # ascending within a series: the last one stays
+    age = frame.clock(origins) - last
+    old = age >= lookback
+    if not old.any():
+        return
+    which = int(np.argmax(old))
+    origin = restore_times(origins[[which]], frame.time_dtype)[0]
+    last_one = "there is none before" if np.isinf(age[which]) else f"the last is {frame.describe(age[which])} old"
+    warnings.warn(
+        f"No observation of a target{_of_series(frame, model, which)} lies within the lookback, "
+        f"{frame.describe(lookback)}, before the forecast origin, {origin}: {last_one}{_others(old)}. Forecasts fall "
+        "back on the typical series of the training data.",
+        stacklevel=5,
+    )
+
+
+def _of_series(frame: EventFrame, model: "AbstractForecaster", series: int) -> str:
+    return "" if model.columns_.series is None else f" of series {frame.names[series]!r}"
+
+
+def _others(found: np.ndarray) -> str:
+    """That something holds for more series than the one named, for messages."""
+    others = int(found.sum()) - 1
+    return f"; likewise in {others} other series" if others else ""

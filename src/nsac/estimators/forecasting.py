@@ -64,7 +64,7 @@ class AbstractForecaster(AbstractEstimator):
         frame: pd.DataFrame,
         at: Any = None,
         coverage: float | Sequence[float] = 0.9,
-        quantiles: Sequence[float] = (),
+        quantiles: float | Sequence[float] = (),
     ) -> pd.DataFrame:
         """Forecast the steps after the last row of each series; warn if its latest targets are missing.
 
@@ -80,8 +80,8 @@ class AbstractForecaster(AbstractEstimator):
             (std^2 is their sum), the bounds of the intervals, and the quantiles.
         """
         check_is_fitted(self)
-        levels = probabilities("quantiles", quantiles) if len(quantiles) else []
-        return self._forecasts.predict(frame, at, probabilities("coverage", coverage), levels)
+        coverages, levels = probabilities("coverage", coverage), probabilities("quantiles", quantiles)
+        return self._forecasts.predict(frame, at, coverages, levels)
 
     def predict_interval(self, frame: pd.DataFrame, coverage: float | Sequence[float] = 0.9) -> np.ndarray:
         """Lower and upper bounds of the steps after the last row of each series, (series, 2, horizon).
@@ -96,7 +96,8 @@ class AbstractForecaster(AbstractEstimator):
         self, frame: pd.DataFrame, quantiles: float | Sequence[float] = (0.1, 0.5, 0.9)
     ) -> np.ndarray:
         """Quantiles of the calibrated mixture, (series, quantiles, horizon)."""
-        return self.predict_distribution(frame).quantile(np.atleast_1d(quantiles).tolist()).movedim(0, 1).numpy()
+        levels = probabilities("quantiles", quantiles)
+        return self.predict_distribution(frame).quantile(levels).movedim(0, 1).numpy()
 
     def predict_distribution(self, frame: pd.DataFrame) -> Prediction:
         """The calibrated mixture in the unit of the target, (series, horizon)."""

@@ -204,6 +204,12 @@ def number_series(frame: pd.DataFrame, series: str | None) -> tuple[np.ndarray, 
     if (codes < 0).any():
         empty = row_name(frame, int(np.argmax(codes < 0))).capitalize()
         raise ValueError(f"Column {series!r} must name a series. {empty} is empty.")
+    several = next((name for name in names if types.is_list_like(name)), None)
+    if several is not None:
+        raise ValueError(
+            f"Column {series!r} must name a series by a text or a number. Got {several!r} instead. Make it a text, for "
+            f"instance with `frame[{series!r}].map(str)`."
+        )
     order = sorted(range(len(names)), key=lambda i: _sort_key(names[i]))
     rank = np.empty(len(names), dtype=np.int64)
     rank[order] = np.arange(len(names))

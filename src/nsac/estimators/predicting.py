@@ -53,7 +53,7 @@ class AbstractTablePredictor(AbstractEstimator):
         return (mean, self._joined([std for _, std in moments])) if return_std else mean
 
     def predict_frame(
-        self, X: Any, coverage: float | Sequence[float] = 0.9, quantiles: Sequence[float] = ()
+        self, X: Any, coverage: float | Sequence[float] = 0.9, quantiles: float | Sequence[float] = ()
     ) -> "DataFrame":
         """All of a prediction as a table with one row per row of X, and its index if it is a frame.
 

@@ -4,6 +4,7 @@ With calendar steps, times are mapped to positions that count them, so that a gr
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nsac._checks import check_int
-from nsac.estimators.times import TimeReading, describe_times, local_times, read_times, restore_times, utc_times
+from nsac.estimators.times import TimeReading, local_times, read_at, restore_times, utc_times
 
 LEAST_GAP, GAP_TOLERANCE = 0.05, 0.02  # quantile of the gaps that may be one step; how far from whole steps, in steps
 MIN_WHOLE_GAPS, MIN_FILLED = 0.95, 0.1  # share of the gaps that must be whole steps, and of the steps with a row
@@ -27,6 +28,7 @@ UNITS = {"month": CYCLES["year"] / 12, "business month": CYCLES["year"] / 12, "b
 """Units of calendar steps, and their mean length in nanoseconds."""
 MIN_CALENDAR_GAP = 0.8 * DAY  # shorter steps have a fixed length
 MIN_ANCHORED_ROWS = 0.9  # share of the rows that lie on calendar steps, if these are in use
+WITH_UNIT = re.compile("[A-Za-z:]")  # durations of dates: 24h, P1D, 24:00:00
 MIN_BUSINESS_ROWS = 10  # two weeks without a row on a weekend: fewer may be chance
 
 
@@ -131,7 +133,8 @@ def typical_step(times: np.ndarray, codes: np.ndarray) -> float | int:
     if divisor is not None and divisor < median:
         return round(divisor) if times.dtype == np.int64 else float(divisor)
     near = gaps[(gaps >= 0.5 * median) & (gaps <= 1.5 * median)]
-    step = median if (np.abs(near - median) < 1e-6 * median).mean() > MIN_EQUAL_GAPS else near.mean()
+    equal = np.abs(near - median) < 1e-6 * median
+    step = near.mean() if len(near) and equal.mean() <= MIN_EQUAL_GAPS else median  # between two gaps, none may be near
     return max(1, round(step)) if times.dtype == np.int64 else float(step)
 
 
@@ -191,10 +194,7 @@ def parse_step(step: Any, times: np.ndarray, codes: np.ndarray) -> float | int:
     if step is None:
         return typical_step(times, codes)
     if times.dtype == np.int64:
-        try:
-            length = pd.Timedelta(step).value if isinstance(step, str) else 0
-        except ValueError:
-            length = 0
+        length = _nanoseconds(step) if isinstance(step, str) else 0
         if length <= 0:
             raise ValueError(f"`step` must be a text such as '15min', as the times are dates. Got {step!r} instead.")
         return length
@@ -215,13 +215,23 @@ def parse_duration(name: str, text: str, dtype: Any) -> float | int:
     """A duration in the unit of the times: nanoseconds, "24h", if they are dates, otherwise a number, "24"."""
     dated = dtype != np.dtype(np.float64)
     try:
-        length = pd.Timedelta(text).value if dated else float(text)
+        length = _nanoseconds(text) if dated else float(text)
     except ValueError:
         length = 0
     if not 0 < length < np.inf:
-        example = "'24h', as the times are dates" if dated else "'24', as the times are numbers"
+        example = "'24h' or '7D', with its unit, as the times are dates" if dated else "'24', as the times are numbers"
         raise ValueError(f"`{name}` must be a number of steps, or a duration such as {example}. Got {text!r} instead.")
     return length
+
+
+def _nanoseconds(text: str) -> int:
+    """A duration with its unit; 0 if the text is none. pandas takes "24" for nanoseconds, "3MS" for milliseconds."""
+    if not WITH_UNIT.search(text) or "MS" in text:
+        return 0
+    try:
+        return pd.Timedelta(text).value
+    except ValueError:
+        return 0
 
 
 def format_step(step: float | int) -> str:
@@ -249,21 +259,17 @@ def lead_times(
     at: Any, last: np.ndarray, axis: TimeAxis, horizon: int, reading: TimeReading | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions and lead times in steps, (series, times) both, of the times `at`; `last` are those of the last rows."""
-    column = pd.Series(at if isinstance(at, (pd.Series, pd.Index, np.ndarray, list, tuple)) else [at])
-    times, given = read_times(column.reset_index(drop=True), "at", reading)
-    if describe_times(given) != describe_times(axis.dtype):
-        raise ValueError(
-            f"`at` must be {describe_times(axis.dtype)}, as the time column. Got {describe_times(given)} instead."
-        )
+    times = read_at(at, axis.dtype, reading)
     positions = np.broadcast_to(axis.positions(times), (len(last), len(times)))
     lead = (positions - last[:, None]) / axis.step
     bad = (lead <= 0) | (lead > horizon + 1e-9)
     if bad.any():
         series, which = np.argwhere(bad)[0]
         first, final = restore_times(axis.times(last[series] + np.array([0, horizon]) * axis.step), axis.dtype)
+        given = restore_times(times[[which]], axis.dtype)[0]
         raise ValueError(
             f"`at` must be after {first}, the last row, and no later than {final}, {horizon} steps of "
-            f"{axis.describe()} after it. Got {column.iloc[which]} instead. Fit with a longer `horizon`, or "
+            f"{axis.describe()} after it. Got {given} instead. Fit with a longer `horizon`, or "
             "pass a frame that ends at another time."
         )
     return positions, lead

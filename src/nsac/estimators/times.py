@@ -30,12 +30,19 @@ class TimeReading:
 
 def read_times(column: pd.Series, name: str, reading: TimeReading | None = None) -> tuple[np.ndarray, Any]:
     """Times as whole nanoseconds or floats, and the dtype of their column."""
-    column = parse_times(column, name, reading)
+    given, column = column, parse_times(column, name, reading)
     missing = column.isna().to_numpy()
     if missing.any():
         raise ValueError(f"Time column {name!r} must have a time in every row. {_row(column, missing)} is empty.")
     if types.is_datetime64_any_dtype(column):
         utc = column if column.dt.tz is None else column.dt.tz_convert("UTC").dt.tz_localize(None)
+        far = ~utc.between(pd.Timestamp.min, pd.Timestamp.max).to_numpy()
+        if far.any():
+            row = np.argmax(far)
+            raise ValueError(
+                f"Time column {name!r} must hold dates from 1678 to 2261. {_row(column, far)} has {given.iloc[row]!r}, "
+                f"read as {column.iloc[row]}. Correct it, or make all times numbers, such as years."
+            )
         return utc.astype("datetime64[ns]").to_numpy().astype(np.int64), column.dtype
     times = column.to_numpy(dtype=np.float64)
     if not np.isfinite(times).all():
@@ -43,6 +50,21 @@ def read_times(column: pd.Series, name: str, reading: TimeReading | None = None)
         value = times[np.argmax(bad)]
         raise ValueError(f"Time column {name!r} must hold finite numbers. {_row(column, bad)} has {value}.")
     return times, np.dtype(np.float64)
+
+
+def read_at(at: Any, dtype: Any, reading: TimeReading | None = None) -> np.ndarray:
+    """The argument `at`, one or several times to forecast, as `read_times` does; `dtype` is that of the time column."""
+    column = pd.Series(at if isinstance(at, (pd.Series, pd.Index, np.ndarray, list, tuple)) else [at])
+    if not len(column):
+        raise ValueError("`at` must have at least one time. Got none. Leave it out to forecast all steps.")
+    expected = describe_times(dtype)
+    try:
+        times, given = read_times(column.reset_index(drop=True), "at", reading)
+    except ValueError as error:
+        raise ValueError(f"`at` must be times, {expected} as in the time column, not durations. {error}") from None
+    if describe_times(given) != expected:
+        raise ValueError(f"`at` must be {expected}, as the time column. Got {describe_times(given)} instead.")
+    return times
 
 
 def resolve_reading(column: pd.Series, name: str, reading: TimeReading) -> TimeReading:

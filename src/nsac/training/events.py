@@ -179,7 +179,7 @@ def cut_origins(
     names, first = np.unique(series, return_index=True)
     last = np.append(first[1:], len(series))
     place = np.searchsorted(names, origin_series)
-    known = (place < len(names)) & (names[np.minimum(place, len(names) - 1)] == origin_series)
+    known = np.isin(origin_series, names)
     ranges = np.zeros((3, len(origins)), dtype=np.int64)
     borders = np.stack([origins - lookback, origins, origins + horizon])
     order = np.argsort(place, kind="stable")
