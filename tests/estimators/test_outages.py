@@ -163,10 +163,13 @@ def test_a_model_of_an_earlier_version_asks_to_be_fitted_again():
 
 
 @pytest.mark.filterwarnings("ignore:The last")
-def test_after_an_outage_the_standard_deviation_grows_from_the_last_known_value_on(ridge_of_sine, noisy_sine):
+def test_after_an_outage_the_mean_goes_from_the_last_known_value_to_the_first_step(ridge_of_sine, noisy_sine):
     last, frame = noisy_sine["t"].iloc[-1], missing_last(noisy_sine.copy(), 3)
-    soon, first = ridge_of_sine.predict(frame, at=[last + pd.Timedelta("1s"), last + STEP])["std"]
+    known = frame["y"].dropna().iloc[-1]
+    table = ridge_of_sine.predict(frame, at=[last + pd.Timedelta("1s"), last + STEP])
+    soon, first = table["mean"] - known
     assert soon == pytest.approx(0.75 * first, rel=1e-3)  # three of the four steps from the last known value
+    assert table["std"].nunique() == 1  # the noise is there at once
 
 
 def test_a_loaded_model_gives_the_same_forecasts_after_an_outage(ridge_of_sine, noisy_sine, tmp_path):
