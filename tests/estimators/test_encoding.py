@@ -38,6 +38,21 @@ def test_several_series_with_gaps_are_events(share, encoding):
     assert choice.encoding == encoding
 
 
+@pytest.mark.parametrize(("levels", "encoding"), [((15, 20, 100), "grid"), ((15, 200, 2000), "events")])
+def test_several_series_of_very_different_scales_are_events(levels, encoding):
+    frames = [daily_cycle(300).assign(id=str(level), y=lambda f, level=level: level * f["y"]) for level in levels]
+    frame = pd.concat(frames, ignore_index=True)
+    choice = choose_by_times(frame, find_columns(frame, "t", "id", "y", None), None)
+    assert choice.encoding == encoding and ("factor of 1.3e+02" in choice.reason) == (encoding == "events")
+
+
+def test_one_odd_series_of_many_does_not_decide():
+    frames = [daily_cycle(50, seed).assign(id=str(seed)) for seed in range(30)]
+    frames[0]["y"] *= 1e4
+    frame = pd.concat(frames, ignore_index=True)
+    assert choose_by_times(frame, find_columns(frame, "t", "id", "y", None), None).encoding == "grid"
+
+
 def test_months_are_regular():
     frame = daily_cycle(100).assign(t=pd.date_range("1990-01-01", periods=100, freq="MS"))
     assert choose(frame).encoding == "grid"

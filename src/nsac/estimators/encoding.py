@@ -16,6 +16,8 @@ MAX_IRREGULAR_SLOTS, MAX_GAP_RATIO = 0.5, 2.0
 MAX_EMPTY_PANEL = (
     0.05  # the share for several series: on a grid they have one scale, and new ones are covered too seldom
 )
+MAX_SCALE_RATIO, ODD_SERIES = 30.0, 0.05
+"""Largest over smallest standard deviation of the series on a grid, without this share of the series at each end."""
 
 
 class Choice(NamedTuple):
@@ -51,7 +53,7 @@ def choose_encoding(
 
 
 def choose_by_times(frame: pd.DataFrame, columns: SeriesColumns, step: str | float | None) -> Choice:
-    """The choice by the times at which the target was observed."""
+    """The choice by the times at which the target was observed, and by the scales of several series."""
     observations = read_observations(frame, columns)
     axis = TimeAxis.find(step, observations.times, observations.codes, observations.time_dtype)
     known = np.isfinite(observations.values[:, 0])
@@ -68,9 +70,22 @@ def choose_by_times(frame: pd.DataFrame, columns: SeriesColumns, step: str | flo
     series = len(np.unique(observations.codes[known]))
     if series > 1 and empty > MAX_EMPTY_PANEL:
         return Choice("events", f"Encoding 'events' was chosen: there are {series} series, {facts}.")
+    scales = _scale_ratio(observations.values[known, 0], observations.codes[known])
+    if scales > MAX_SCALE_RATIO:
+        reason = f"standard deviations of the {series} series differ by a factor of {scales:.2g}, and each has its own"
+        return Choice("events", f"Encoding 'events' was chosen: {reason}.")
     regular = empty <= MAX_EMPTY_SLOTS if whole else empty <= MAX_IRREGULAR_SLOTS and ratio <= MAX_GAP_RATIO
     encoding = "grid" if regular else "events"
     return Choice(encoding, f"Encoding {encoding!r} was chosen: {facts}.")
+
+
+def _scale_ratio(values: np.ndarray, codes: np.ndarray) -> float:
+    stds = pd.Series(values).groupby(codes).std().to_numpy()
+    stds = stds[stds > 0]  # not NaN either
+    if len(stds) < 2:
+        return 1.0
+    smallest = np.quantile(stds, ODD_SERIES, method="lower")
+    return float(np.quantile(stds, 1 - ODD_SERIES, method="higher") / smallest)
 
 
 def as_names(names: str | Sequence[str] | None) -> list[str]:
