@@ -13,9 +13,7 @@ ENCODINGS = ("auto", "events", "grid")
 MAX_EMPTY_SLOTS = 0.8  # share of the slots of a grid without a value of the target, if gaps are whole steps
 MAX_IRREGULAR_SLOTS, MAX_GAP_RATIO = 0.5, 2.0
 """If they are not: such a share, and the upper over the lower quartile of the gaps between values of the target."""
-MAX_EMPTY_PANEL = (
-    0.05  # the share for several series: on a grid they have one scale, and new ones are covered too seldom
-)
+MAX_EMPTY_PANEL = 0.05  # the share for several series: on a grid, new ones with gaps are covered too seldom
 MAX_SCALE_RATIO, ODD_SERIES = 30.0, 0.05
 """Largest over smallest standard deviation of the series on a grid, without this share of the series at each end."""
 

@@ -15,8 +15,8 @@ from nsac.estimators.event_calibration import EventCalibration
 from nsac.estimators.event_frames import EventColumns, find_event_columns
 from nsac.estimators.forecasting import AbstractForecaster
 from nsac.estimators.observations import SeriesColumns, check_frame, find_columns
+from nsac.estimators.preprocessing import MANY_WINDOWS
 from nsac.estimators.times import TimeReading, parse_times
-from nsac.estimators.window_models import MAX_WINDOWS
 from nsac.methods import METHODS
 
 LOG = logging.getLogger("nsac")
@@ -171,7 +171,7 @@ class NSACForecaster(AbstractForecaster):
                 "max_steps": int(min(150 + rows // 20, 600)), "batch_size": int(min(64, rows)), "learning_rate": 2e-3,
                 "weight_decay": 0.1, "validate_every": 60, "validation_batch_size": 256,
             }  # fmt: skip
-        most = 500 if self.method == "nsac" and rows <= MAX_WINDOWS else 2000  # the other models need no more
+        most = 500 if self.method == "nsac" and rows <= MANY_WINDOWS else 2000  # the other models need no more
         return {
             "max_steps": int(min(300 + rows // 2, most)), "batch_size": int(min(128, rows)), "learning_rate": 2e-3,
             "weight_decay": 0.5, "validate_every": 150,

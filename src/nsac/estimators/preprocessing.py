@@ -18,9 +18,9 @@ from nsac.models.windows import interpolate_missing
 from nsac.training import WindowData
 from nsac.uncertainty import Prediction
 
-MAX_LEVEL = 1.5
-"""Standard deviations from the mean beyond which last values are cut. A model of changes extrapolates badly in what it
-learned of levels: in a new season the level is a new one for months."""
+MAX_LEVEL, MANY_WINDOWS = 1.5, 20_000
+"""Standard deviations from the mean beyond which last values are cut, unless there are many windows. A model of changes
+extrapolates badly what it learned of levels: in a new season the level is a new one for months."""
 MAX_SCALING_WINDOWS = 4096  # windows from which roughness and amplitudes are estimated, at most
 SCALING_CHUNK, CHANGE_CHUNK = 256, 4096  # windows in memory at once
 
@@ -190,9 +190,10 @@ def prepare(
     change = rms_change(far.windows(past_grid, ends, torch.float32), rest)
     preprocessor = replace(preprocessor, change=change)
     windows = preprocessor.windows(grid, ends, torch.float32)
+    max_level = MAX_LEVEL if len(ends) <= MANY_WINDOWS else None
     problem = WindowProblem(
         windows.values.shape[1], shape.horizon, lookback=shape.lookback, calendar_dim=2 * len(cycles) + 1,
-        missing=missing, amplitudes=tuple(amplitudes.tolist()), max_level=MAX_LEVEL, missing_targets=missing,
+        missing=missing, amplitudes=tuple(amplitudes.tolist()), max_level=max_level, missing_targets=missing,
     )  # fmt: skip
     held_out = windows.with_ends(windows.ends[torch.from_numpy(calibration)])
     return TrainingSeries(observations, preprocessor, problem, windows, times, rest, held_out)

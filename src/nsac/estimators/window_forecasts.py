@@ -17,11 +17,11 @@ from nsac.estimators.new_rows import warn_incomplete, warn_known_future
 from nsac.estimators.observations import Observations, SeriesColumns, read_observations
 from nsac.estimators.online import OnlineCalibration, absolute_scores
 from nsac.estimators.outages import add_outages, ages, fit_outage_scale, read_outage_scale, stretch, warn_outage
-from nsac.estimators.preprocessing import SeriesPreprocessor, prepare
+from nsac.estimators.preprocessing import MANY_WINDOWS, SeriesPreprocessor, prepare
 from nsac.estimators.samples import fit_correlation, joint_samples, normal_scores, read_correlation
 from nsac.estimators.steps import TimeAxis, count_steps, interpolate_steps, lead_times
 from nsac.estimators.times import restore_times
-from nsac.estimators.window_models import MAX_WINDOWS, LeadFeatures, WindowModels
+from nsac.estimators.window_models import LeadFeatures, WindowModels
 from nsac.estimators.windows import WindowShape
 from nsac.training import WindowData
 from nsac.uncertainty import Calibration, Prediction, prediction_columns
@@ -50,7 +50,7 @@ class WindowForecasts:
         model._fit_members(data.problem, windows, splits, seed, [{}])
         with single_threaded():
             model.components_, recipe = None, None
-            if model.method == "nsac" and len(data.windows) <= MAX_WINDOWS:
+            if model.method == "nsac" and len(data.windows) <= MANY_WINDOWS:
                 features = LeadFeatures.of(data.preprocessor, data.problem)
                 given = data.problem, features, windows, splits, model.members_, model.num_samples, seed
                 model.components_, recipe = WindowModels.fit(*given)

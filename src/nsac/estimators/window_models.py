@@ -26,7 +26,6 @@ from nsac.training import Subset, WindowData, batches
 from nsac.training.windows import last_and_unit
 from nsac.uncertainty import Prediction
 
-MAX_WINDOWS = 20_000  # windows up to which these models are fitted; with more, the networks alone were better
 MAX_PAIRS = 40_000  # pairs of a window and a lead time that trees are grown on, at most
 MAX_SPLIT_PAIRS = 16_000  # the same for the trees of a split, which only choose rounds and weights
 MAX_LINEAR_WINDOWS = 5000  # windows of the linear regression, at most: windows that overlap hold much the same
