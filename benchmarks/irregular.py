@@ -4,19 +4,20 @@
     python benchmarks/irregular.py --out results/irregular
 
 A cell is the mean over the seeds of a method; their number is in brackets where it is not five. Every seed has its own
-split, so cells with different numbers of seeds are not comparable: a second table has seed 0 of tasks with such cells.
+split, so cells with different numbers of seeds are not comparable: a second table has the methods with fewer seeds, and
+in brackets `nsac` on the same seeds.
 """
 
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
 METHODS = ("nsac", "gmle", "mcd", "der", "sdenet", "de", "trees", "persistence", "half-mean", "extrapolation", "mean")
-SEEDS = 5
+OURS, SEEDS = METHODS[0], 5
 
 
 class Line(NamedTuple):
@@ -60,12 +61,22 @@ def markdown_of(folder: Path) -> str:
     return _table(_read(folder), LINES, SEEDS)
 
 
-def first_markdown_of(folder: Path) -> str:
-    """The table of seed 0, of tasks on which a method has fewer than five seeds."""
+def paired_markdown_of(folder: Path) -> str:
+    """The table of methods that have fewer than five seeds, and of `nsac` on the same seeds."""
     found = _read(folder)
-    tasks = {task for (task, _), seeds in found.items() if len(seeds) < SEEDS}
-    first = {key: {0: seeds[0]} for key, seeds in found.items() if 0 in seeds}
-    return _table(first, [line for line in LINES if line.task in tasks], 1)
+    fewer = {key: seeds for key, seeds in found.items() if 0 < len(seeds) < SEEDS and key[1] != OURS}
+    shown = [method for method in METHODS if any(method == other for _, other in fewer)]
+    rows = [["", *shown], ["---"] * (len(shown) + 1)]
+    for line in LINES:
+        cells = []
+        for method in shown:
+            seeds = fewer.get((line.task, method), {})
+            ours = {seed: found[line.task, OURS][seed] for seed in seeds}
+            pair = [_mean(line, each.values()) for each in (seeds, ours)]
+            cells.append(f"{pair[0]} ({pair[1]})" if seeds else "")
+        if any(cells):
+            rows.append([line.text, *cells])
+    return _lines(rows)
 
 
 def _read(folder: Path) -> Found:
@@ -81,16 +92,22 @@ def _table(found: Found, lines: Sequence[Line], seeds: int) -> str:
     shown = [method for method in METHODS if any(method == other and task in tasks for task, other in found)]
     rows = [["", *shown], ["---"] * (len(shown) + 1)]
     rows += [[line.text, *(_cell(found, line, method, seeds) for method in shown)] for line in lines]
+    return _lines(rows)
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def _cell(found: Found, line: Line, method: str, seeds: int) -> str:
     metrics = found.get((line.task, method), {}).values()
-    values = [each[line.metric] for each in metrics if line.metric in each]
-    if not values:
+    if not any(line.metric in each for each in metrics):
         return ""
-    count = "" if len(values) == seeds else f" ({len(values)})"
-    return f"{line.factor * mean(values):.{line.digits}f}{count}"
+    return _mean(line, metrics) + ("" if len(metrics) == seeds else f" ({len(metrics)})")
+
+
+def _mean(line: Line, metrics: Iterable[Mapping[str, float]]) -> str:
+    return f"{line.factor * mean(each[line.metric] for each in metrics):.{line.digits}f}" if metrics else ""
 
 
 def main() -> None:
@@ -98,7 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/irregular"), help="folder of the records")
     folder = parser.parse_args().out
-    print(markdown_of(folder), first_markdown_of(folder), sep="\n", end="")
+    print(markdown_of(folder), paired_markdown_of(folder), sep="\n", end="")
 
 
 if __name__ == "__main__":

@@ -93,8 +93,6 @@ def test_no_forecast_sees_rows_after_its_origin(tiny, method, name):
 def test_the_share_of_rows_that_the_name_says_is_left_out(tiny):
     for name, share in (("ettm1", 0), ("ettm1-holes", 0.3), ("jena-winter-holes70", 0.7)):
         assert len(forecast.remove(tiny.frame, name, seed=1)) == pytest.approx((1 - share) * ROWS, rel=0.1)
-    cells = forecast.remove(tiny.frame, "ettm1-cells", seed=1)
-    assert len(cells) == ROWS and cells["other"].isna().mean() == pytest.approx(0.3, abs=0.06)
 
 
 def test_windows_of_peers_are_interpolated_up_to_the_last_known_row(tiny):
