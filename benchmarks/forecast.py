@@ -25,6 +25,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -236,7 +237,8 @@ def markdown_of(folder: Path, names: Sequence[str] = WITH_PEERS, methods: Sequen
     """CRPS, MSE, coverage and CPU seconds of methods on these data sets, mean over seeds."""
     columns, cells = [], {method: [] for method in methods}
     for name in names:
-        records = [json.loads(path.read_text())["scores"] for path in sorted(folder.glob(f"{name}-[0-9]*.json"))]
+        paths = [path for path in sorted(folder.glob("*.json")) if re.fullmatch(rf"{name}-\d+", path.stem)]
+        records = [json.loads(path.read_text())["scores"] for path in paths]
         if not records:
             continue
         columns.append(name)
