@@ -155,15 +155,15 @@ def score_forecaster(name: str, seed: int, options: dict[str, Any]) -> dict[str,
     report = model.update_report(frame)
     some = torch.arange(0, len(y), STRIDE)
     thin = some if len(y) > MANY_FORECASTS else torch.arange(len(y))
-    quantiles, observed_y = p[thin].quantile(QUANTILES.tolist()).movedim(0, -1).numpy(), y[thin].numpy()
+    quantiles, y_thin = p[thin].quantile(QUANTILES.tolist()).movedim(0, -1).numpy(), y[thin].numpy()
     rows = frame.dropna(subset=data.target)["date"].to_numpy("datetime64[ns]").astype(np.int64)
     observed = np.isin(forecasts.times[:, 0] - data.step.value, rows)
     recent = torch.from_numpy(observed)[:, None].expand_as(known)[known][thin].numpy()
     return {
         "mse": (p.mean - y).square().mean().item() / span**2,
         "mae": (p.mean - y).abs().mean().item() / span,
-        "crps_20": grid_crps(observed_y, quantiles) / span,
-        "crps_20_observed": grid_crps(observed_y[recent], quantiles[recent]) / span,
+        "crps_20": grid_crps(y_thin, quantiles) / span,
+        "crps_20_observed": grid_crps(y_thin[recent], quantiles[recent]) / span,
         "crps": crps(p[some], y[some]) / span,
         "nll": nll(p, y) - np.log(span),
         "coverage_90": covered[known].double().mean().item(),

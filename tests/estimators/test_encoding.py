@@ -2,8 +2,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from nsac import NSACForecaster
 from nsac.estimators.encoding import choose_by_times, choose_encoding
 from nsac.estimators.observations import find_columns
+from support.events import sines
 from support.series import daily_cycle, forecaster, irregular_series, ridge
 
 
@@ -51,6 +53,24 @@ def test_one_odd_series_of_many_does_not_decide():
     frames[0]["y"] *= 1e4
     frame = pd.concat(frames, ignore_index=True)
     assert choose_by_times(frame, find_columns(frame, "t", "id", "y", None), None).encoding == "grid"
+
+
+def test_an_error_code_does_not_decide():
+    frames = [daily_cycle(300, seed).assign(id=str(seed)) for seed in range(3)]
+    frames[0].loc[7, "y"] = 9999.0
+    frame = pd.concat(frames, ignore_index=True)
+    assert choose_by_times(frame, find_columns(frame, "t", "id", "y", None), None).encoding == "grid"
+
+
+@pytest.mark.slow
+def test_series_of_levels_15_200_and_2000_are_each_forecast_at_their_own_scale():
+    frame = sines(regular=True, noise=0.03)
+    model = NSACForecaster(12, 48, "y", "t", series="id", members=2, random_state=0).fit(frame[frame["t"] < 340])
+    for _, each in frame.groupby("id"):
+        y, errors = each["y"].to_numpy(), []
+        for origin in range(340, 388, 4):
+            errors.append(y[origin : origin + 12] - model.predict(each[:origin])["mean"])
+        assert np.abs(errors).mean() < np.abs(np.diff(y[:340])).mean()
 
 
 def test_months_are_regular():

@@ -20,12 +20,12 @@ def stays(count=3, rows=60, seed=0, dated=True):
     return pd.concat(frames, ignore_index=True)
 
 
-def sines(levels=(15, 200, 2000), rows=400, seed=0):
-    """Noisy sines at irregular times, whose amplitude is a tenth of their level."""
+def sines(levels=(15, 200, 2000), rows=400, seed=0, regular=False, noise=0.01):
+    """Noisy sines at irregular or regular times, whose amplitude is a tenth of their level."""
     random, frames = np.random.default_rng(seed), []
     for k, level in enumerate(levels):
-        times = np.cumsum(random.exponential(1.0, rows))
-        y = level * (1 + 0.1 * np.sin(2 * np.pi * times / 24 + k) + 0.01 * random.normal(size=rows))
+        times = np.arange(rows) if regular else np.cumsum(random.exponential(1.0, rows))
+        y = level * (1 + 0.1 * np.sin(2 * np.pi * times / 24 + k) + noise * random.normal(size=rows))
         frames.append(pd.DataFrame({"id": k, "t": times, "y": y}))
     return pd.concat(frames, ignore_index=True)
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsac.estimators.new_rows import usual_range
 from nsac.estimators.observations import SeriesColumns, read_observations
 from nsac.estimators.steps import GAP_TOLERANCE, MIN_WHOLE_GAPS, TimeAxis
 
@@ -78,8 +79,8 @@ def choose_by_times(frame: pd.DataFrame, columns: SeriesColumns, step: str | flo
 
 
 def _scale_ratio(values: np.ndarray, codes: np.ndarray) -> float:
-    stds = pd.Series(values).groupby(codes).std().to_numpy()
-    stds = stds[stds > 0]  # not NaN either
+    stds = np.array([usual_range(values[codes == each])[1] for each in np.unique(codes)])
+    stds = stds[stds > 0]
     if len(stds) < 2:
         return 1.0
     smallest = np.quantile(stds, ODD_SERIES, method="lower")
