@@ -61,6 +61,26 @@ def test_a_quantile_has_the_precision_of_its_mixture(dtype):
     assert median.dtype == dtype and abs(median.item() - 1) < 10 * torch.finfo(dtype).eps
 
 
+@pytest.mark.parametrize("spread", [0.3, 3.0, 100.0])
+@pytest.mark.parametrize("level", [1e-9, 0.025, 0.5, 0.9, 1 - 1e-9])
+def test_the_cdf_of_a_quantile_is_its_level(spread, level):
+    generator = torch.Generator().manual_seed(0)
+    mean, log_std = torch.randn(2, 30, 500, generator=generator, dtype=torch.float64)
+    mean, std, q = spread * mean, log_std.exp(), torch.tensor(level, dtype=torch.float64)
+    x = mixture_quantile(mean, std, q)
+    density = mixture_log_prob(mean, std, x).exp()
+    error = (mixture_cdf(mean, std, x) - q).abs()  # from rounding x, and probabilities
+    assert (error <= 1e-15 * density * x.abs() + 1e-13).all()
+
+
+def test_quantiles_of_several_levels_are_those_of_each():
+    mean, std = torch.randn(2, 5, 1, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    std, q = std.exp(), torch.linspace(0.1, 0.9, 3, dtype=torch.float64)
+    together = mixture_quantile(mean, std, q[:, None].expand(3, 7))
+    each = torch.stack([mixture_quantile(mean[:, 0], std[:, 0], level) for level in q])
+    torch.testing.assert_close(together, each, rtol=1e-13, atol=1e-13)
+
+
 def test_the_density_of_a_mixture_is_the_mean_of_its_components():
     mean, std, y = torch.tensor([0.0, 1.0, 5.0]), torch.tensor([1.0, 2.0, 0.5]), torch.tensor(0.7)
     each = torch.distributions.Normal(mean, std)

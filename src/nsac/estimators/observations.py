@@ -204,6 +204,7 @@ def number_series(frame: pd.DataFrame, series: str | None) -> tuple[np.ndarray, 
     if (codes < 0).any():
         empty = row_name(frame, int(np.argmax(codes < 0))).capitalize()
         raise ValueError(f"Column {series!r} must name a series. {empty} is empty.")
+    names = names.tolist()  # numbers of Python: an error shows 1, not np.int64(1)
     several = next((name for name in names if types.is_list_like(name)), None)
     if several is not None:
         raise ValueError(
@@ -232,7 +233,7 @@ def _check_order(
     if equal.any():
         before, row = order[np.argmax(equal)], order[np.argmax(equal) + 1]
         earlier, later = frame[columns.time].iloc[[before, row]].tolist()
-        whose = "" if columns.series is None else f" of series {frame[columns.series].iloc[row]!r}"
+        whose = "" if columns.series is None else f" of series {frame[columns.series].tolist()[row]!r}"
         raise ValueError(
             f"Times in column {columns.time!r}{whose} must differ. {row_name(frame, row).capitalize()} has "
             f"{later} and {row_name(frame, before)}, before it, {earlier}. {_repeated_fix(frame, columns)}"
