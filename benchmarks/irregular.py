@@ -4,20 +4,20 @@
     python benchmarks/irregular.py --out results/irregular
 
 A cell is the mean over the seeds of a method; their number is in brackets where it is not five. Every seed has its own
-split, so cells with different numbers of seeds are not comparable: a second table has the methods with fewer seeds, and
-in brackets `nsac` on the same seeds.
+split, so cells with different numbers of seeds are not comparable: a second table has differences from `nsac` on the
+same seeds.
 """
 
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import NamedTuple
 
 METHODS = ("nsac", "gmle", "mcd", "der", "sdenet", "de", "trees", "persistence", "half-mean", "extrapolation", "mean")
-OURS, SEEDS = METHODS[0], 5
+OURS, RIVALS, SEEDS = METHODS[0], METHODS[1:7], 5
 
 
 class Line(NamedTuple):
@@ -61,22 +61,25 @@ def markdown_of(folder: Path) -> str:
     return _table(_read(folder), LINES, SEEDS)
 
 
-def paired_markdown_of(folder: Path) -> str:
-    """The table of methods that have fewer than five seeds, and of `nsac` on the same seeds."""
+def differences_markdown_of(folder: Path) -> str:
+    """Scores less those of `nsac` on the same seeds: mean and standard error of the mean; above 0, `nsac` is ahead."""
     found = _read(folder)
-    fewer = {key: seeds for key, seeds in found.items() if 0 < len(seeds) < SEEDS and key[1] != OURS}
-    shown = [method for method in METHODS if any(method == other for _, other in fewer)]
-    rows = [["", *shown], ["---"] * (len(shown) + 1)]
+    rows = [["", *RIVALS], ["---"] * (len(RIVALS) + 1)]
     for line in LINES:
-        cells = []
-        for method in shown:
-            seeds = fewer.get((line.task, method), {})
-            ours = {seed: found[line.task, OURS][seed] for seed in seeds}
-            pair = [_mean(line, each.values()) for each in (seeds, ours)]
-            cells.append(f"{pair[0]} ({pair[1]})" if seeds else "")
-        if any(cells):
-            rows.append([line.text, *cells])
-    return _lines(rows)
+        if not line.metric.startswith("coverage"):
+            rows.append([line.text, *(_difference(found, line, method) for method in RIVALS)])
+    return _lines([row for row in rows if any(row[1:])])
+
+
+def _difference(found: Found, line: Line, method: str) -> str:
+    ours, theirs = (found.get((line.task, each), {}) for each in (OURS, method))
+    both = [line.factor * (theirs[i][line.metric] - ours[i][line.metric]) for i in theirs if i in ours]
+    if not both:
+        return ""
+    text = f"{mean(both):+.{line.digits}f}"
+    if len(both) > 1:
+        text += f" ± {stdev(both) / len(both) ** 0.5:.{line.digits}f}"
+    return text if len(both) == SEEDS else f"{text} ({len(both)})"
 
 
 def _read(folder: Path) -> Found:
@@ -100,14 +103,10 @@ def _lines(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(found: Found, line: Line, method: str, seeds: int) -> str:
-    metrics = found.get((line.task, method), {}).values()
-    if not any(line.metric in each for each in metrics):
+    values = [each[line.metric] for each in found.get((line.task, method), {}).values() if line.metric in each]
+    if not values:
         return ""
-    return _mean(line, metrics) + ("" if len(metrics) == seeds else f" ({len(metrics)})")
-
-
-def _mean(line: Line, metrics: Iterable[Mapping[str, float]]) -> str:
-    return f"{line.factor * mean(each[line.metric] for each in metrics):.{line.digits}f}" if metrics else ""
+    return f"{line.factor * mean(values):.{line.digits}f}" + ("" if len(values) == seeds else f" ({len(values)})")
 
 
 def main() -> None:
@@ -115,7 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/irregular"), help="folder of the records")
     folder = parser.parse_args().out
-    print(markdown_of(folder), paired_markdown_of(folder), sep="\n", end="")
+    print(markdown_of(folder), differences_markdown_of(folder), sep="\n", end="")
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ def test_the_table_of_irregular_series_is_that_of_the_records(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     irregular, folder = importlib.import_module("irregular"), ROOT / "results" / "irregular"
     page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
-    for table in (irregular.markdown_of(folder), irregular.paired_markdown_of(folder)):
+    for table in (irregular.markdown_of(folder), irregular.differences_markdown_of(folder)):
         assert table in page, "run `python benchmarks/irregular.py`"
 
 
