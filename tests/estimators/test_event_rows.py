@@ -99,6 +99,21 @@ def test_few_series_are_split_by_time_in_each_of_them():
         assert times[0].max() < times[1].min()
 
 
+@pytest.mark.parametrize(("rows", "hours", "members"), [(200, 48, 1), (200, 120, 2), (800, 600, 5)])
+def test_a_short_series_has_fewer_members(rows, hours, members):
+    frame = stays(1, rows, dated=False)
+    frame["t"] *= hours / 48
+    columns = find_event_columns(frame, "t", "stay", ["HR", "MAP"], [], ["dose"], ["age"], TimeReading())
+    events = read_events(frame, columns)
+    step = hours / rows
+    shape = WindowShape(round(LOOKBACK / step), round(HORIZON / step))
+    origins = draw_origins(events, columns, LOOKBACK, HORIZON, step, np.random.default_rng(0))
+    splits = split_origins(events, origins, 5, shape, step, np.random.default_rng(0))
+    assert len(splits.members) == members
+    for _, validation in splits.members if members > 1 else ():
+        assert np.ptp(origins.times[validation]) > 2 * HORIZON
+
+
 def test_a_maximum_of_origins_is_shared_by_the_series():
     series = np.repeat([0, 1, 2], [5, 1000, 1000])
     rows = _some_of_each(series, 105, np.random.default_rng(0))

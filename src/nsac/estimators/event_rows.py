@@ -23,6 +23,7 @@ MIN_SERIES = 10  # with so many series, or more, they are split by series
 CALIBRATION_SHARE, MAX_CALIBRATION_SHARE, ENOUGH_SERIES = 0.1, 0.25, 20
 """Share of the series for calibration: the first, or as many as there are enough of, but at most the second."""
 MIN_FOLDS = 8  # with fewer members, some series are in no validation set
+VALIDATION_HORIZONS = 3  # of a block of time that validates a member, at least: a short series has fewer members
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,11 @@ class EventSplits:
 def split_origins(
     frame: EventFrame, origins: Origins, members: int, shape: WindowShape, step: float, random: np.random.Generator
 ) -> EventSplits:
-    """By series if there are many; otherwise by time: calibration is the latest, validation are blocks of time."""
+    """By series if there are many; otherwise by time: calibration is the latest, validation are blocks of time.
+
+    A member learns when to stop, and whether trees help, on its block. One or two horizons have one or two errors,
+    and what helped there by chance is kept.
+    """
     names = np.unique(origins.series)
     if len(names) >= MIN_SERIES:
         order = random.permutation(names)
@@ -193,6 +198,8 @@ def split_origins(
     position = _position(frame, origins, step)
     order = np.argsort(position, kind="stable")
     rest, calibration = shape.calibration_split(position[order])
+    horizons = len(np.unique(np.floor(position[order][rest] / shape.horizon)))
+    members = max(1, min(members, horizons // (2 * VALIDATION_HORIZONS)))
     splits = [(order[a], order[b]) for a, b in shape.member_splits(rest, position[order], members)]
     return EventSplits(order[subsample(calibration, MAX_CALIBRATION_ORIGINS)], order[rest], splits, False)
 

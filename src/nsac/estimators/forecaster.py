@@ -51,7 +51,8 @@ class NSACForecaster(AbstractForecaster):
         time_format: format of dates that are text or whole numbers, for instance "%d.%m.%Y %H:%M".
         dayfirst: whether "01/02/1990" is in February; needed if no row decides it. `predict` reads dates as `fit` did.
         method: a name in `nsac.METHODS` that takes windows or events.
-        members: size of the ensemble; a single member is validated on its latest windows.
+        members: size of the ensemble; a single member is validated on its latest windows. Events: a short series has
+            fewer, at most one for six horizons.
         num_samples: Monte Carlo draws of each member.
         training: fields of `nsac.training.TrainConfig` that replace the defaults.
         random_state: fixes everything that is random: a number, None or a `RandomState`.
