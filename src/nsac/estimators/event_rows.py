@@ -23,7 +23,7 @@ MIN_SERIES = 10  # with so many series, or more, they are split by series
 CALIBRATION_SHARE, MAX_CALIBRATION_SHARE, ENOUGH_SERIES = 0.1, 0.25, 20
 """Share of the series for calibration: the first, or as many as there are enough of, but at most the second."""
 MIN_FOLDS = 8  # with fewer members, some series are in no validation set
-VALIDATION_HORIZONS = 3  # of a block of time that validates a member, at least: a short series has fewer members
+VALIDATION_HORIZONS = 3  # of a block that validates one of several members, at least: a short series has fewer
 
 
 @dataclass(frozen=True)
