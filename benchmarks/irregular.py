@@ -43,10 +43,12 @@ LINES = (
     Line("physionet-point", "coverage_90_calibrated", "coverage of 90 % intervals", 3),
     Line("physionet-point", "coverage_90_worst", "in the worst channel with 1,000 values", 3),
     Line("glucose", "crps", "glucose of a new person, mg/dL: CRPS", 2),
+    Line("glucose", "nll", "NLL", 3),
     Line("glucose", "30min_crps", "CRPS at 30 minutes", 2),
     Line("glucose", "60min_crps", "CRPS at 60 minutes", 2),
     Line("glucose", "coverage_90_calibrated", "coverage of 90 % intervals", 3),
     Line("brusselator", "crps", "Brusselator: CRPS", 3),
+    Line("brusselator", "nll", "NLL", 3),
     Line("brusselator", "coverage_90_calibrated", "coverage of 90 % intervals", 3),
     Line("spiral-events", "mse", "spirals as events: MSE x 1000", 2, 1000),
 )

@@ -206,6 +206,14 @@ def test_a_target_that_ends_before_the_covariates_is_a_warning(frame):
         model.predict(own)
 
 
+def test_a_series_that_varies_far_less_than_is_typical_is_named(fitted, frame):
+    own = one(frame)
+    small = own.assign(HR=own["HR"].mean() + (own["HR"] - own["HR"].mean()) / 100)
+    with pytest.warns(UserWarning, match="Values of 'HR' of series 's0' have a standard deviation of .* convert"):
+        fitted.predict(small, at=[own["t"].max() + HOUR])
+    fitted.predict(own.assign(HR=80.0), at=[own["t"].max() + HOUR])  # a constant series does not warn
+
+
 @pytest.mark.filterwarnings("ignore:No observation of a target")
 def test_series_without_observations_are_forecast_as_beside_an_observed_one(fitted_to_the_past, frame):
     model = fitted_to_the_past

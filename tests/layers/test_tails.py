@@ -5,7 +5,7 @@ import torch
 
 from nsac.core import mixture_log_prob
 from nsac.layers.loss import gaussian_nll
-from nsac.layers.tails import MAX_TAIL, scale_levels, spread_scales, tail_width, tailed_nll
+from nsac.layers.tails import MAX_TAIL, scale_levels, scale_offsets, spread_scales, tail_width, tailed_nll
 
 
 @pytest.mark.parametrize("n", [2, 5, 20])
@@ -35,6 +35,34 @@ def test_a_tail_does_not_change_the_mean_of_any_draw(generator):
     one = spread_scales(mean[:1], log_std[:1], tail[:1], 20)
     assert one[0].shape == one[1].shape == (20, 50) and (one[0] == mean[0]).all()
     assert (one[0].var(0, correction=0) == 0).all()
+
+
+def test_scaled_offsets_keep_mean_and_variance(generator):
+    mean, log_std = torch.randn(2, 20, 50, generator=generator)
+    scaled = scale_offsets(mean, log_std)
+    torch.testing.assert_close(scaled.mean(0), mean.mean(0))
+    torch.testing.assert_close(scaled.var(0, correction=0), mean.var(0, correction=0))
+
+
+def test_offsets_of_draws_are_in_units_of_their_standard_deviation(generator):
+    mean, log_std = torch.randn(2, 20, 50, generator=generator)
+    units = (scale_offsets(mean, log_std) - mean.mean(0)) / log_std.exp()  # c (e_n - mean of e)
+    factor = units.std(0) / mean.std(0)
+    torch.testing.assert_close(units - units.mean(0), factor * (mean - mean.mean(0)))
+
+
+def test_offsets_of_equal_draws_stay_as_they_are(generator):
+    mean = torch.randn(20, 50, generator=generator)
+    torch.testing.assert_close(scale_offsets(mean, torch.zeros_like(mean)), mean)
+    assert torch.equal(scale_offsets(torch.ones(20, 3), mean[:, :3]), torch.ones(20, 3))
+
+
+def test_an_uncertain_mean_leaves_the_density_of_repeated_values(generator):
+    zero, levels = torch.zeros(1), 2.0 * scale_levels(20, torch.ones(1)).unsqueeze(-1)
+    mean = 0.5 * torch.randn(20, 1, generator=generator)
+    mean = mean - mean.mean(0)
+    before, after = (mixture_log_prob(each, levels.exp(), zero) for each in (mean, scale_offsets(mean, levels)))
+    assert after > before + 0.5
 
 
 def test_a_wider_tail_is_more_likely_for_extreme_values():

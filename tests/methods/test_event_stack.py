@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -6,6 +7,7 @@ import torch
 from nsac.layers import Draws
 from nsac.methods import NSACMethod, fit
 from nsac.methods.event_stack import NETWORK_ALONE, pool
+from nsac.methods.nsac import MAX_LIKELIHOOD_LOSS
 from nsac.training import TrainConfig
 from support.problems import sporadic
 
@@ -45,6 +47,12 @@ def test_a_network_that_is_sure_is_hardly_moved(draws):
     trees, error = torch.full((7,), 9.0), torch.ones(7)
     shifts = [(pool(each, trees, error, 1.0, 1.0) - each.mean).mean() for each in (draws, sure)]
     assert shifts[0] > 3 and shifts[1] < 0.01
+
+
+def test_narrow_draws_stay_near_the_network_and_wide_ones_go_to_the_trees():
+    log_std = torch.tensor([-6.0, 3.0]).repeat(10).unsqueeze(-1)
+    moved = pool(Draws(torch.zeros(20, 1), log_std), torch.full((1,), 2.0), torch.ones(1), 1.0, 1.0)
+    assert (moved[::2].abs() < 1e-4).all() and (moved[1::2] > 1.9).all()
 
 
 def stacked(split):
@@ -89,3 +97,29 @@ def test_epistemic_variance_has_the_unit_of_the_last_value_s_error(generator):
     before = method.predict(batch).epistemic
     method.persistence.log_std += torch.tensor(2.0).log()
     torch.testing.assert_close(method.predict(batch).epistemic, 4 * before, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("trees", [False, True])
+def test_epistemic_variance_costs_validation_rows_of_events_hardly_any_likelihood(generator, trees):
+    split = sporadic(600, generator=generator)
+    method = NSACMethod(replace(split.problem, trees=trees))
+    fit(method, split.train, split.validation, SHORT)
+    batch = split.validation.batch(torch.arange(len(split.validation)))
+    known = (~batch["y"].isnan()).sum((1, 2))
+
+    def nll(log_amplitude):
+        method.novelty.log_amplitude.fill_(log_amplitude)
+        return -method.predict(batch).log_prob(batch["y"]).nansum((1, 2))
+
+    def cost(log_amplitude):
+        """Nats per target, less a standard error over rows."""
+        each = nll(log_amplitude) - nll(-math.inf)
+        deviation = each - MAX_LIKELIHOOD_LOSS * known
+        return (each.sum() - (deviation - deviation.mean()).norm()) / known.sum()
+
+    assert cost(method.novelty.log_amplitude.item()) <= MAX_LIKELIHOOD_LOSS + 1e-6
+    method.novelty.log_amplitude.fill_(20.0)
+    method._limit_amplitude(method.novelty, split.validation)
+    lowered = method.novelty.log_amplitude.item()
+    assert lowered < 20
+    assert cost(lowered) <= MAX_LIKELIHOOD_LOSS + 1e-6 < cost(lowered + 1)

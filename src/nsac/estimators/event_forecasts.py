@@ -15,7 +15,7 @@ from nsac.estimators.backtesting import ScoredForecasts
 from nsac.estimators.base import join
 from nsac.estimators.event_calibration import EventCalibration, trust_of
 from nsac.estimators.event_frames import NANOSECONDS, EventColumns, EventFrame, read_events
-from nsac.estimators.event_queries import ask, warn_short_future, warn_unobserved
+from nsac.estimators.event_queries import ask, warn_short_future, warn_small, warn_unobserved
 from nsac.estimators.event_rows import (
     MAX_TRAINING_QUERIES,
     Origins,
@@ -233,6 +233,7 @@ class EventForecasts:
             warn_far(name, events.events.of_column(i), float(scale.mean[i]), float(scale.std[i]))
         origins, series, times, count = ask(events, model, at)
         warn_unobserved(events, model, origins)
+        warn_small(events, model)
         if at is None:
             warn_short_future(events, model, origins)
         clock = events.clock(origins)

@@ -4,6 +4,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from nsac.estimators.event_frames import NANOSECONDS, EventFrame
 from nsac.estimators.event_rows import target_events
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from nsac.estimators.forecasting import AbstractForecaster
 
 ROUNDING = 1e-9  # of the horizon
+MIN_SMALL_VALUES, SMALL = 10, 0.05
+"""Values of a series whose variation is compared, and the share of the typical one below which it is surprising."""
 
 
 def ask(
@@ -105,6 +108,27 @@ def warn_unobserved(frame: EventFrame, model: "AbstractForecaster", origins: np.
         "back on the typical series of the training data.",
         stacklevel=5,
     )
+
+
+def warn_small(frame: EventFrame, model: "AbstractForecaster") -> None:
+    """Warn of a series that varies far less than is typical of its size: it may have another unit."""
+    scale = model.events_.scale
+    for i, name in enumerate(model.columns_.targets):
+        own = frame.events.where(frame.events.column == i)
+        count = np.bincount(own.series, minlength=len(frame.names))
+        mean = np.bincount(own.series, own.values, len(frame.names)) / np.maximum(count, 1)
+        square = np.bincount(own.series, (own.values - mean[own.series]) ** 2, len(frame.names))
+        std = np.sqrt(square / np.maximum(count, 1))
+        typical = scale.typical_std(torch.from_numpy(mean).unsqueeze(-1))[:, i].numpy()
+        small = (count >= MIN_SMALL_VALUES) & (std > 0) & (std < SMALL * typical)
+        if small.any():
+            which = int(np.argmax(small))
+            warnings.warn(
+                f"Values of {name!r}{_of_series(frame, model, which)} have a standard deviation of {std[which]:.3g}, "
+                f"and {typical[which]:.3g} is typical of the training data{_others(small)}: intervals may be far too "
+                "wide. If the unit is not that of `fit`, convert the values.",
+                stacklevel=5,
+            )
 
 
 def _of_series(frame: EventFrame, model: "AbstractForecaster", series: int) -> str:

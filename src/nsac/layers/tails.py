@@ -37,6 +37,21 @@ def spread_scales(mean: Tensor, log_std: Tensor, tail: Tensor, num_samples: int)
     return mean.expand(n, *mean.shape[1:]), (log_std + tail * levels).clamp(min=MIN_LOG_STD)
 
 
+def scale_offsets(mean: Tensor, log_std: Tensor) -> Tensor:
+    r"""Means of the draws, (N, ...), with offsets $\delta_n \propto \sigma_n (e_n - \bar e)$ for $e_n = m_n - \bar m$.
+
+    $\bar e$ is weighted by $\sigma_n$, so that the mean over draws stays the same, and so does their variance. An
+    uncertain mean then widens narrow and wide draws by the same factor: a value that is likely to be repeated exactly,
+    the density of the narrow ones, stays likely.
+    """
+    centre = mean.mean(0)
+    offset = mean - centre
+    weight = log_std.softmax(0)  # standard deviation over the sum of all
+    scaled = weight * (offset - (weight * offset).sum(0))
+    factor = offset.square().mean(0) / scaled.square().mean(0).clamp(min=torch.finfo(mean.dtype).tiny)
+    return torch.addcmul(centre, scaled, factor.sqrt())
+
+
 def tailed_nll(mean: Tensor, log_std: Tensor, tail: Tensor, y: Tensor) -> Tensor:
     r"""Mean of $-\log\frac1L\sum_l N(y; \mu, e^{2(s + \tau z_l)})$ over draws and observed targets."""
     known, y = fill_missing_targets(y, mean.mean(0))

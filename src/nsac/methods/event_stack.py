@@ -16,17 +16,18 @@ from nsac.uncertainty import Prediction, crps
 
 BATCH_ROWS = 64  # rows of events that a network predicts at once
 MAX_ENTRIES = 10_000  # observed targets that choose the share of the trees, at most
-SHARES, DISCOUNTS = (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 0.1, 0.3, 1.0)  # that are compared
+SHARES, DISCOUNTS = (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 0.1, 0.3, 1.0, 3.0)  # that are compared
 NETWORK_ALONE = (0.0, 0.0, 1.0)  # share of the trees, discount, factor
 
 
 class EventStack(nn.Module):
     r"""A linear pool: of the draws of a network, the share p is moved to the mean of the trees.
 
-    With mean m and variance $\sigma^2$ of the network, mean t of the trees and their mean squared error $e^2$ at the
-    channel and lead time, a draw is moved by $(t - m)\,\sigma^2 / (\sigma^2 + d e^2)$: less where the network is sure.
-    The share p and the discount d are those of least CRPS on validation rows. Where network and trees disagree, draws
-    differ, so their disagreement is epistemic variance.
+    With mean m of the network, mean t of the trees and their mean squared error $e^2$ at the channel and lead time, a
+    draw of variance $\sigma_n^2$ is moved by $(t - m)\,\sigma_n^2 / (\sigma_n^2 + d e^2)$. Narrow draws hardly move:
+    they are the density of a value that is likely to be repeated exactly. The share p and the discount d are those of
+    least CRPS on validation rows. Where network and trees disagree, draws differ, so their disagreement is epistemic
+    variance.
 
     Afterwards `shrink` may scale what the mean adds to the anchor of the network by a factor.
     """
@@ -87,6 +88,6 @@ def pool(draws: Draws, trees: Tensor, error: Tensor, share: float, discount: flo
     number = torch.arange(len(draws.mean) + 1, dtype=torch.float64) * share
     moved = number.floor().diff()  # evenly spaced, since neighbouring draws have similar standard deviations
     moved = (moved + share - moved.mean()).to(draws.mean)  # the mean of few draws is exact as well
-    variance = torch.exp(2 * draws.log_std).mean(0)
+    variance = torch.exp(2 * draws.log_std)
     shift = (trees - draws.mean.mean(0)) * variance / (variance + discount * error.square()).clamp(min=math.ulp(0.0))
     return draws.mean + moved.view(-1, *(1,) * (draws.mean.ndim - 1)) * shift

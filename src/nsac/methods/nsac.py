@@ -13,14 +13,14 @@ from nsac.layers import Draws, Novelty, NSACLoss
 from nsac.layers.loss import gaussian_nll
 from nsac.layers.novelty import MAX_TRAINING_INPUTS, Epistemic
 from nsac.layers.reader import LinearReader
-from nsac.layers.tails import spread_scales, tailed_nll
+from nsac.layers.tails import scale_offsets, spread_scales, tailed_nll
 from nsac.methods.base import AbstractTrainable, method
 from nsac.methods.baselines import Persistence
-from nsac.methods.event_stack import EventStack
+from nsac.methods.event_stack import BATCH_ROWS, EventStack
 from nsac.methods.problem import AbstractProblem, EventsProblem
 from nsac.models import Network
 from nsac.models.encoder import Batch, Encoded
-from nsac.training import Data, batches
+from nsac.training import Data, Subset, batches
 
 Objective = Literal["novelty", "paper"]
 FLOAT_COLUMNS = ("x", "y", "calendar", "static", "future")
@@ -28,6 +28,8 @@ FLOAT_COLUMNS = ("x", "y", "calendar", "static", "future")
 TRAINING_DRAWS = 5  # draws per row in training
 MAX_EVENT_ROWS, MAX_DESCRIBED = 2000, 8192
 """Rows of events, each with many queries, that the novelty is fitted to, and queries of a batch that are described."""
+MAX_LIKELIHOOD_LOSS, MIN_LOG_AMPLITUDE, MAX_LIMIT_ROWS = 0.003, -20.0, 512
+"""Nats per observed target that V may cost validation rows of events, the least amplitude, and rows that judge it."""
 MIN_UNIT = 0.1  # smallest unit of epistemic standard deviations of events, for a standardised target
 
 
@@ -40,7 +42,7 @@ class NSACMethod(AbstractTrainable):
     not depend on it. The amplitude of V is calibrated on validation rows, so that the two variances add up to the
     squared error there, or to less if that suffices for most rows: epistemic is the part of the error that the learned
     standard deviations do not account for. For events V is in units of the squared error of the last value, at the
-    channel and lead time of a query.
+    channel and lead time of a query, and costs validation rows hardly any likelihood.
 
     Args:
         problem: description of the data.
@@ -115,6 +117,29 @@ class NSACMethod(AbstractTrainable):
             rows.append([_asked(batch, column) for column in columns])
         columns = [torch.cat(column) for column in zip(*rows, strict=True)]
         self.novelty.calibrate(*columns, train_rows=len(train))
+        if self.persistence is not None:
+            self._limit_amplitude(self.novelty, validation)
+
+    def _limit_amplitude(self, novelty: Novelty, validation: Data) -> None:
+        """Lower the amplitude of V for events until it costs validation rows hardly any likelihood.
+
+        Squared errors of events have heavy tails, which the learned likelihood accounts for and their mean does not.
+        """
+        rows = torch.linspace(0, len(validation) - 1, min(len(validation), MAX_LIMIT_ROWS)).round().long()
+        found = [self._converted(batch) for batch in batches(Subset(validation, rows.numpy()), BATCH_ROWS)]
+        known = torch.cat([(~batch["y"].isnan()).sum((1, 2)) for batch in found])
+
+        def nll(log_amplitude: float) -> Tensor:  # of each row
+            novelty.log_amplitude.fill_(log_amplitude)
+            return torch.cat([-self.predict(batch).log_prob(batch["y"]).nansum((1, 2)) for batch in found])
+
+        def is_costly(log_amplitude: float) -> bool:
+            excess = nll(log_amplitude) - without - MAX_LIKELIHOOD_LOSS * known
+            return bool(excess.sum() > (excess - excess.mean()).norm())  # by more than a standard error
+
+        log_amplitude, without = novelty.log_amplitude.item(), nll(-math.inf)
+        while is_costly(log_amplitude) and log_amplitude > MIN_LOG_AMPLITUDE:
+            log_amplitude -= 1
 
     def draws(
         self, batch: Batch, num_samples: int, generator: torch.Generator | None, noise: Tensor | None = None
@@ -146,7 +171,10 @@ class NSACMethod(AbstractTrainable):
         if noise is None:
             noise = self.network.noise(encoded, num_samples, generator, shared=True)
         mean, log_std, *tail = self._read(encoded, noise, epistemic)
-        return Draws(*spread_scales(mean, log_std, tail[0], num_samples)) if tail else Draws(mean, log_std)
+        if not tail:
+            return Draws(mean, log_std)
+        mean, log_std = spread_scales(mean, log_std, tail[0], num_samples)
+        return Draws(mean if epistemic is None else scale_offsets(mean, log_std), log_std)
 
     def anchor(self, encoded: Encoded) -> Tensor:
         """What the network of a problem of events adds its changes to, (B, Q, 1)."""

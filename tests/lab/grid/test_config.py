@@ -52,6 +52,12 @@ def test_the_more_specific_setting_overrides_the_others(protocol, method, steps)
     assert resolve(SETTINGS, "t", protocol, method, 0).train == {"max_steps": steps, "learning_rate": 0.1}
 
 
+@pytest.mark.parametrize(("method", "revision"), [("nsac", 2), ("gmle", 1), ("mean", 3)])
+def test_a_method_may_have_its_own_revision(method, revision):
+    own = {**SETTINGS, "methods": {"nsac": {"revision": 2}, "mean": {"revision": 3}}}
+    assert resolve(own, "t", "paper", method, 0).revision == revision
+
+
 def test_a_row_may_be_a_variant_of_a_method():
     assert resolve(SETTINGS, "t", "paper", "plain", 0).of == "nsac"
 

@@ -94,16 +94,16 @@ function logError(tensors, name, { channel, clock }) {
 function poolWithTrees(tensors, query, { mean, logStd, anchor }) {
   const [share, discount, factor] = tensors["stack.choice"].values, { row, channel, lead, future } = query, own = row.statistics[channel];
   const centre = average(mean.map((draw) => draw[0])), moved = mean.map((_, n) => Math.floor((n + 1) * share) - Math.floor(n * share)), few = share - average(moved);
-  let shift = 0;
+  let shift = mean.map(() => 0);
   if (share) {
     const inputs = [...own.features, lead, lead + own.age, ...row.statistics.map((each) => each.last), ...row.statistics.map((each) => Math.log1p(each.count)),
       ...row.static, ...fillUnknown(future)].map(Math.fround);
     const place = Array.from(tensors["stack.targets"].values).indexOf(channel), trees = expand(own.last) + runTrees(tensors, inputs, tensors["stack.targets"].values.length)[place];
-    const variance = average(logStd.map((draw) => Math.exp(2 * draw[0])));
-    shift = ((trees - centre) * variance) / (variance + discount * Math.exp(2 * logError(tensors, "stack.trees", query)));
+    const error = discount * Math.exp(2 * logError(tensors, "stack.trees", query)), variance = logStd.map((draw) => Math.exp(2 * draw[0]));
+    shift = variance.map((own) => ((trees - centre) * own) / (own + error));
   }
-  const back = (factor - 1) * (centre + share * shift - anchor[0]);
-  return { mean: mean.map((draw, n) => [draw[0] + (moved[n] + few) * shift + back]), logStd };
+  const pooled = mean.map((draw, n) => draw[0] + (moved[n] + few) * shift[n]), back = (factor - 1) * (average(pooled) - anchor[0]);
+  return { mean: pooled.map((each) => [each + back]), logStd };
 }
 
 // Draws of all queries, {channel, lead, future}, with lead times on the clock; `networks` have the cells of query `focus`.

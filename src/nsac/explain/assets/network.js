@@ -251,7 +251,19 @@ function readOut(tensors, encoded, v, expected, cells, row, { heads, topk, noise
       logStd[n][c] = Math.min(Math.max(logStd[n][c], least), 3);
       if (tails[n].length) logStd[n][c] = Math.max(logStd[n][c] + Math.min(softplus(tails[n][c] - 1), 1.5) * levels[n], Math.log(0.01));
     }
+  if (epistemic && tails[0].length) scaleOffsets(mean, logStd);
   return { mean, logStd, anchor: skip };
+}
+
+// Offsets of draws from their mean in proportion to their standard deviation: see `nsac.layers.tails.scale_offsets`.
+function scaleOffsets(mean, logStd) {
+  for (let c = 0; c < mean[0].length; c++) {
+    const centre = average(mean.map((draw) => draw[c])), weight = softmax(logStd.map((draw) => draw[c]));
+    const offset = mean.map((draw) => draw[c] - centre), middle = offset.reduce((sum, each, n) => sum + weight[n] * each, 0);
+    const scaled = offset.map((each, n) => weight[n] * (each - middle)), square = (values) => average(values.map((each) => each * each));
+    const factor = Math.sqrt(square(offset) / Math.max(square(scaled), Number.MIN_VALUE));
+    mean.forEach((draw, n) => { draw[c] = centre + factor * scaled[n]; });
+  }
 }
 
 // Scale draws about their mean so that their variance, averaged over outputs, is `variance`.

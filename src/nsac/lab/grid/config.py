@@ -22,7 +22,7 @@ PROTOCOLS = ("paper", "sound")
 POSED = ("tokens", "columns", "skip", "heavy_tails", "beta", "trees")  # fields of a problem that are modelling choices
 FOLDER = files("nsac.lab.grid") / "configs"
 _SECTION_KEYS = {"num_samples", "problem", "network", "train", "methods"}
-_METHOD_KEYS = {"of", "arguments", "num_samples", "problem", "network", "train"}
+_METHOD_KEYS = {"of", "revision", "arguments", "num_samples", "problem", "network", "train"}
 
 
 class ConfigError(ValueError):
@@ -147,8 +147,8 @@ def resolve(settings: Mapping[str, Any], task: str, protocol: str, method: str, 
     check_choice("method", method, sorted({*METHODS, *settings.get("methods", {}), *section.get("methods", {})}))
     check_choice("of", of, sorted(METHODS))
     if issubclass(METHODS[of], AbstractSolved):  # it is neither trained nor sampled
-        resolved = {"arguments": resolved.get("arguments", {})}
-    return RunConfig(task, protocol, method, seed, of, settings["revision"], **resolved)
+        resolved = {"revision": resolved["revision"], "arguments": resolved.get("arguments", {})}
+    return RunConfig(task, protocol, method, seed, of, **resolved)
 
 
 def check_settings(settings: Mapping[str, Any], task: str) -> None:
