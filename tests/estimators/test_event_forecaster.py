@@ -212,6 +212,8 @@ def test_a_series_that_varies_far_less_than_is_typical_is_named(fitted, frame):
     with pytest.warns(UserWarning, match="Values of 'HR' of series 's0' have a standard deviation of .* convert"):
         fitted.predict(small, at=[own["t"].max() + HOUR])
     fitted.predict(own.assign(HR=80.0), at=[own["t"].max() + HOUR])  # a constant series does not warn
+    short = small[small["t"] > small["t"].max() - 23 * HOUR]
+    fitted.predict(short, at=[own["t"].max() + HOUR])  # nor one that was observed for less than the lookback
 
 
 @pytest.mark.filterwarnings("ignore:No observation of a target")

@@ -111,16 +111,23 @@ def warn_unobserved(frame: EventFrame, model: "AbstractForecaster", origins: np.
 
 
 def warn_small(frame: EventFrame, model: "AbstractForecaster") -> None:
-    """Warn of a series that varies far less than is typical of its size: it may have another unit."""
+    """Warn of a series that varies far less than is typical of its size: it may have another unit.
+
+    Its values must span the lookback: for a shorter time, any series may hardly vary.
+    """
     scale = model.events_.scale
     for i, name in enumerate(model.columns_.targets):
         own = frame.events.where(frame.events.column == i)
         count = np.bincount(own.series, minlength=len(frame.names))
+        first, last = np.full((2, len(frame.names)), np.nan)
+        clock = frame.clock(own.times)  # ascending within a series
+        first[own.series[::-1]], last[own.series] = clock[::-1], clock
         mean = np.bincount(own.series, own.values, len(frame.names)) / np.maximum(count, 1)
         square = np.bincount(own.series, (own.values - mean[own.series]) ** 2, len(frame.names))
         std = np.sqrt(square / np.maximum(count, 1))
         typical = scale.typical_std(torch.from_numpy(mean).unsqueeze(-1))[:, i].numpy()
-        small = (count >= MIN_SMALL_VALUES) & (std > 0) & (std < SMALL * typical)
+        known = (count >= MIN_SMALL_VALUES) & (last - first >= model.events_.lookback)
+        small = known & (std > 0) & (std < SMALL * typical)
         if small.any():
             which = int(np.argmax(small))
             warnings.warn(
