@@ -48,6 +48,23 @@ def test_nothing_after_the_last_observation_that_is_seen_is_an_input(drawn):
         assert len(seen) and seen.max() <= origins.seen[i] and seen.min() > origins.times[i] - LOOKBACK
 
 
+def test_some_origins_come_again_without_a_channel(drawn):
+    _, origins, _, rows = drawn
+    missing = np.isfinite(origins.until)
+    assert 0.1 < missing.any(1).mean() < 0.25 and not missing[:, 2].any()  # the last channel is known in advance
+    assert (missing[missing.any(1)].sum(1) == 1).all()  # of two
+    age = (origins.times[:, None] - origins.until)[missing]
+    assert age.min() > 0.5 and 0.3 < (age == LOOKBACK).mean() < 0.7 and age.max() == LOOKBACK
+    count, *_ = rows.moments(torch.arange(len(rows)), 3)
+    assert (count[torch.from_numpy(origins.until <= origins.times[:, None] - LOOKBACK)] == 0).all()
+
+
+def test_a_single_channel_is_only_missing_in_an_outage():
+    frame = stays(3, 60, dated=False)
+    columns = find_event_columns(frame, "t", "stay", ["HR"], [], ["dose"], ["age"], TimeReading())
+    assert draw(read_events(frame, columns), columns).until is None
+
+
 def test_queries_are_the_targets_within_the_horizon(drawn):
     _, origins, _, rows = drawn
     queries = rows.queries

@@ -95,6 +95,24 @@ def test_moments_of_a_row_are_those_of_its_observations():
         torch.testing.assert_close(variance[1, channel], values.var(correction=0))
 
 
+def test_a_channel_that_is_not_seen_has_no_effect():
+    data, _ = made(dtype=torch.float64)
+    until = torch.full((len(data), 3), math.inf, dtype=torch.float64)
+    until[1, 2], until[3, 0] = -math.inf, data.origins[3] - 1
+    hidden = data.subset(range(len(data)), until=until).subset([1, 3])
+    other = data.subset([1, 3])
+    row = torch.bucketize(torch.arange(len(data.values)), hidden.start, right=True) - 1
+    unseen = hidden.times > hidden.until[row, hidden.channel]
+    other.values = torch.where(unseen, 1e6, data.values)
+    assert unseen[hidden.start[0] : hidden.stop[0]].any() and unseen[hidden.start[1] : hidden.stop[1]].any()
+    other.until = hidden.until
+    for name, value in hidden.batch(torch.arange(2)).items():
+        assert torch.equal(value.nan_to_num(), other.batch(torch.arange(2))[name].nan_to_num()), name
+    for one, two in zip(hidden.moments(torch.arange(2), 3), other.moments(torch.arange(2), 3), strict=True):
+        assert torch.equal(one, two)
+    assert hidden.moments(torch.arange(2), 3)[0][0, 2] == 0
+
+
 def test_a_constant_or_absent_channel_keeps_its_unit():
     values = torch.tensor([2.0, 2.0, 5.0, 7.0])
     scale = ChannelScale.fit(values, torch.tensor([0, 0, 1, 1]), 3)

@@ -19,6 +19,7 @@ MAX_CALIBRATION_ORIGINS = 1500
 MAX_HELD_OUT_QUERIES = 6000  # of the rows that validate a member, or calibrate
 MAX_TRAINING_QUERIES = 16  # of a row in a batch, chosen at random
 OUTAGE_SHARE = 0.2  # origins that come a second time, later, without the observations in between
+MISSING_SHARE = 0.2  # origins that come a second time, without some of the channels
 MIN_SERIES = 10  # with so many series, or more, they are split by series
 CALIBRATION_SHARE, MAX_CALIBRATION_SHARE, ENOUGH_SERIES = 0.1, 0.25, 20
 """Share of the series for calibration: the first, or as many as there are enough of, but at most the second."""
@@ -33,10 +34,12 @@ class Origins:
     series: np.ndarray
     times: np.ndarray
     seen: np.ndarray  # time of the last observation that is seen: earlier than the origin in an outage
+    until: np.ndarray | None = None  # (n, channels), time after which a channel is not seen; None: all are
 
     def where(self, rows: np.ndarray) -> "Origins":
         """Some of them."""
-        return Origins(self.series[rows], self.times[rows], self.seen[rows])
+        until = None if self.until is None else self.until[rows]
+        return Origins(self.series[rows], self.times[rows], self.seen[rows], until)
 
     def __len__(self) -> int:
         return len(self.times)
@@ -75,7 +78,7 @@ class RowMaker:
         flat = torch.from_numpy(events.values), torch.from_numpy(events.column), torch.from_numpy(clock)
         data = EventsData(
             *flat, torch.from_numpy(origins.times), torch.minimum(start, stop), stop, queries, self.scale,
-            dtype=dtype,
+            until=None if origins.until is None else torch.from_numpy(origins.until), dtype=dtype,
         )  # fmt: skip
         if self.static_dim:
             given = (frame.static[origins.series] - self.static_mean) / self.static_std
@@ -128,7 +131,7 @@ def target_events(frame: EventFrame, columns: EventColumns) -> Observed:
 def draw_origins(
     frame: EventFrame, columns: EventColumns, lookback: float, horizon: float, gap: float, random: np.random.Generator
 ) -> Origins:
-    """Origins at observations that are followed by a target within the horizon, and some in an outage.
+    """Origins at observations that are followed by a target within the horizon; some in an outage, or without channels.
 
     `gap` is the typical time between observations, the shortest outage.
     """
@@ -144,10 +147,29 @@ def draw_origins(
     origins = Origins(
         np.append(series, series[late]), np.append(times, times[late] + delay), np.append(times, times[late])
     )
+    if channels > 1:
+        origins = _with_missing(origins, channels, len(columns.channels), lookback, gap, random)
     targets = target_events(frame, columns)
     clock = frame.clock(targets.times)
     _, _, start, stop = cut_origins(targets.series, clock, origins.series, origins.times, 0.0, horizon)
     return origins.where(np.flatnonzero((stop > start).numpy()))
+
+
+def _with_missing(
+    origins: Origins, channels: int, total: int, lookback: float, gap: float, random: np.random.Generator
+) -> Origins:
+    """These origins, and some a second time without one or more of the channels, for a while or the whole lookback.
+
+    What is known in advance, the last of all channels, is never missing.
+    """
+    copies = np.flatnonzero(random.random(len(origins)) < MISSING_SHARE)
+    rank = random.random((len(copies), channels)).argsort(1)
+    missing = rank < random.integers(1, channels, (len(copies), 1))  # not all
+    age = np.minimum(gap * (lookback / gap) ** (2 * random.random(len(copies))), lookback)  # half: the whole lookback
+    until = np.full((len(origins) + len(copies), total), np.inf)
+    until[len(origins) :, :channels][missing] = np.repeat(origins.times[copies] - age, missing.sum(1))
+    again = origins.where(np.append(np.arange(len(origins)), copies))
+    return Origins(again.series, again.times, again.seen, until)
 
 
 def _some_of_each(series: np.ndarray, most: int, random: np.random.Generator) -> np.ndarray:

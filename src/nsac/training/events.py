@@ -73,6 +73,7 @@ class EventsData:
     queries: Queries
     scale: AbstractScale
     static: Tensor | None = None  # (rows, S), standardised attributes; NaN where unknown
+    until: Tensor | None = None  # (rows, C), float64, time after which a channel is not seen; None: all are
     _: KW_ONLY
     max_queries: int | None = None  # queries of a row in a batch, chosen at random; None: all, in order
     weight: Tensor | None = None  # (C,), relative frequency of a channel among the chosen queries
@@ -88,12 +89,13 @@ class EventsData:
         return self.stop - self.start
 
     def subset(self: E, rows: Tensor | np.ndarray | Sequence[int], **changes: object) -> E:
-        """Some rows, and other values of the fields after `static`."""
+        """Some rows, and other values of the fields after `until`."""
         rows = torch.as_tensor(rows, dtype=torch.int64)
         other = copy.copy(self)
         other.origins, other.start, other.stop = self.origins[rows], self.start[rows], self.stop[rows]
         other.queries = self.queries._replace(start=self.queries.start[rows], stop=self.queries.stop[rows])
         other.static = None if self.static is None else self.static[rows]
+        other.until = None if self.until is None else self.until[rows]
         for name, value in changes.items():
             setattr(other, name, value)
         return other
@@ -101,6 +103,8 @@ class EventsData:
     def batch(self, rows: Tensor) -> dict[str, Tensor]:
         """The rows with these numbers, padded."""
         token, mask = _padded(self.start[rows], self.stop[rows], len(self.values), MIN_TOKENS)
+        if self.until is not None:
+            mask = mask | (self.times[token] > self.until[rows].gather(1, self.channel[token]))
         asked, query_mask = self._asked(rows)
         origin, queries = self.origins[rows, None], self.queries
         channel = _take(self.channel, token, 0).masked_fill(mask, 0)
@@ -154,6 +158,9 @@ class EventsData:
         start, length = self.start[rows], (self.stop - self.start)[rows].clamp(min=0)
         row = torch.repeat_interleave(torch.arange(len(rows)), length)
         index = start[row] + torch.arange(len(row)) - (length.cumsum(0) - length)[row]
+        if self.until is not None:
+            seen = self.times[index] <= self.until[rows[row], self.channel[index]]
+            row, index = row[seen], index[seen]
         group = row * channels + self.channel[index]
         found = _moments(self.values[index].double(), group, channels * len(rows))
         return tuple(each.view(-1, channels) for each in found)  # pyright: ignore[reportReturnType]

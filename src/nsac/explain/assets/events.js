@@ -100,7 +100,7 @@ function poolWithTrees(tensors, query, { mean, logStd, anchor }) {
       ...row.static, ...fillUnknown(future)].map(Math.fround);
     const place = Array.from(tensors["stack.targets"].values).indexOf(channel), trees = expand(own.last) + runTrees(tensors, inputs, tensors["stack.targets"].values.length)[place];
     const error = discount * Math.exp(2 * logError(tensors, "stack.trees", query)), variance = logStd.map((draw) => Math.exp(2 * draw[0]));
-    shift = variance.map((own) => ((trees - centre) * own) / (own + error));
+    shift = variance.map((each) => ((trees - centre) * each) / (each + error));
   }
   const pooled = mean.map((draw, n) => draw[0] + (moved[n] + few) * shift[n]), back = (factor - 1) * (average(pooled) - anchor[0]);
   return { mean: pooled.map((each) => [each + back]), logStd };
