@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -479,7 +480,8 @@ def test_an_output_that_cannot_be_written_is_one_line_before_any_work(folder, tm
 def test_an_interrupted_fit_tells_that_nothing_was_written(folder, tmp_path):
     command = [sys.executable, "-c", "from nsac.cli import main; main()", "fit", folder / "train.csv", "--target", "y"]
     command += ["--drop", "id", "--out", tmp_path / "m", "--steps", "50000"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    heeded = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heeded)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(8)
     process.send_signal(signal.SIGINT)
