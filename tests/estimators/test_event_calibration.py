@@ -37,8 +37,8 @@ def test_scales_follow_lead_time_and_target():
 def test_intervals_cover_each_target_and_lead_time(by_series):
     calibration = fit(by_series, rows=600, wide=3.0)
     p, y, target, lead, _ = forecasts(rows=600, wide=3.0, seed=1)
-    column = calibration.columns(target, lead)
-    lower, upper = calibration.interval(calibration.apply(p, column), column, 0.9)
+    cell = calibration.cells(target, lead, 0)
+    lower, upper = calibration.interval(calibration.apply(p, cell), cell, 0.9)
     covered = ((lower <= y) & (y <= upper)).double()
     for chosen in (target == 0, target == 1, lead < 3, lead > 7):
         assert 0.86 < covered[chosen].mean() < 0.94
@@ -80,9 +80,8 @@ def test_a_target_with_too_few_scores_has_the_margin_of_all():
 def test_with_too_few_scores_the_interval_is_that_of_the_mixture():
     p, y, target, lead, row = (each[:5] for each in forecasts())
     calibration = EventCalibration.fit(p, y, target, lead, row, False, 2, HORIZON)
-    column = calibration.columns(target, lead)
     with pytest.warns(UserWarning, match="5 forecasts of calibration are too few"):
-        lower, _ = calibration.interval(p, column, 0.9)
+        lower, _ = calibration.interval(p, calibration.cells(target, lead, 0), 0.9)
     torch.testing.assert_close(lower, p.interval(0.9)[0])
 
 
@@ -90,11 +89,57 @@ def test_with_too_few_scores_the_interval_is_that_of_the_mixture():
 def test_the_correlation_of_errors_is_learned(correlated):
     p, y, target, lead, row = forecasts(rows=800, correlated=correlated)
     calibration = EventCalibration.fit(p, y, target, lead, row, False, 2, HORIZON)
-    z = normal_scores(calibration.apply(p, calibration.columns(target, lead)), y)
+    z = normal_scores(calibration.apply(p, calibration.cells(target, lead, 0)), y)
     calibration = calibration.with_correlation(z, target, lead, row, 0.1)
     found = calibration.correlation(torch.tensor([0, 0, 1]), torch.tensor([2.0, 5.0, 5.0]))
     np.testing.assert_allclose(found[[0, 0, 1], [1, 2, 2]], correlated, atol=0.12)
     assert torch.linalg.eigvalsh(found).min() > -1e-9
+
+
+def with_missing(**options):
+    """Forecasts of which a tenth has twice the error, where the second of two channels was not observed."""
+    p, y, target, lead, row = forecasts(**options)
+    channels = torch.ones(len(y), 2, dtype=torch.float64)
+    channels[row % 10 == 0, 1] = torch.nan
+    return p, torch.where(channels[:, 1].isnan(), 2 * y, y), target, lead, row, channels
+
+
+@pytest.mark.parametrize("by_series", [False, True])
+def test_intervals_cover_rows_with_a_missing_channel(by_series):
+    p, y, target, lead, row, channels = with_missing(rows=2000)
+    calibration = EventCalibration.fit(p, y, target, lead, row, by_series, 2, HORIZON, channels=channels)
+    p, y, target, lead, row, channels = with_missing(rows=2000, seed=1)
+    cell = calibration.cells(target, lead, calibration.classify(channels))
+    lower, upper = calibration.interval(calibration.apply(p, cell), cell, 0.9)
+    covered, missing = ((lower <= y) & (y <= upper)).double(), channels[:, 1].isnan()
+    assert 0.87 < covered[missing].mean() < 0.93 and 0.88 < covered[~missing].mean() < 0.92
+    other = calibration.cells(target, lead, calibration.patterns.n_classes)  # a pattern that was never seen
+    lower, upper = calibration.interval(calibration.apply(p, other), other, 0.9)
+    assert ((lower <= y) & (y <= upper)).double()[missing].mean() < 0.8
+
+
+def test_patterns_with_few_scores_have_the_margins_of_all():
+    p, y, target, lead, row, channels = with_missing(rows=80)
+    found = EventCalibration.fit(p, y, target, lead, row, False, 2, HORIZON, channels=channels)
+    rare = found.classify(channels[:1])
+    assert channels[0, 1].isnan() and torch.equal(found.margins(0.9)[rare][0], found.margins(0.9)[-1])
+
+
+def test_complete_rows_have_one_class():
+    p, y, target, lead, row, channels = with_missing(rows=50)
+    found = EventCalibration.fit(p, y, target, lead, row, False, 2, HORIZON, channels=torch.ones_like(channels))
+    assert found.patterns is None and found.margins(0.9).shape == (1, 2 * BINS)
+    assert found.classify(channels).tolist() == [0] * len(y)
+
+
+def test_patterns_are_restored_from_tensors():
+    p, y, target, lead, row, channels = with_missing()
+    calibration = EventCalibration.fit(p, y, target, lead, row, False, 2, HORIZON, channels=channels)
+    again = EventCalibration.from_tensors(calibration.to_tensors(), 2)
+    assert torch.equal(again.margins(0.8), calibration.margins(0.8))
+    assert torch.equal(again.classify(channels), calibration.classify(channels))
+    with pytest.raises(ValueError, match="`classes` must be"):
+        EventCalibration.from_tensors(calibration.to_tensors() | {"classes": calibration.classes + 9}, 2)
 
 
 def test_it_is_restored_from_tensors():

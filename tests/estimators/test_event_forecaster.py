@@ -381,6 +381,27 @@ def test_scales_that_are_not_numbers_above_0_are_refused(fitted, tmp_path, name)
         nsac.load(tmp_path / "forged")
 
 
+def test_margins_by_missing_channels_are_saved(fitted, frame, tmp_path):
+    fitted.save(tmp_path / "model")
+    again, patterns = nsac.load(tmp_path / "model").calibration_, fitted.calibration_.patterns
+    assert patterns.learned.tolist() == [True, True]  # the dose is known in advance
+    assert torch.equal(again.margins(0.9), fitted.calibration_.margins(0.9))
+
+
+@pytest.mark.parametrize("change", [{"learned": torch.ones(3, dtype=torch.bool)}, {"counts": None}, {"classes": None}])
+def test_patterns_that_are_not_those_of_the_channels_are_refused(fitted, tmp_path, change):
+    fitted.save(tmp_path / "model")
+    config, tensors = read_model(tmp_path / "model")
+    for name, value in change.items():
+        place = f"calibration.{name if name == 'classes' else f'patterns.{name}'}"
+        tensors[place] = tensors[place][:0] if value is None else value
+    if "learned" in change:
+        tensors["calibration.patterns.frequent"] = torch.zeros(0, 3, dtype=torch.bool)
+    write_model(tmp_path / "forged", config, tensors)
+    with pytest.raises(ModelError):
+        nsac.load(tmp_path / "forged")
+
+
 def test_a_forecaster_whose_fit_failed_is_not_fitted(frame):
     model = events()
     with pytest.raises(ValueError, match="must vary"):

@@ -1,4 +1,5 @@
 import base64
+import copy
 import hashlib
 import json
 import re
@@ -16,6 +17,7 @@ import nsac
 from explain.conftest import events, series, share_weights, table
 from nsac import NSACForecaster, NSACRegressor
 from nsac.estimators import kernel
+from nsac.estimators.patterns import MissingPatterns
 from nsac.explain import ExplainError
 from nsac.explain.embedded import embed
 from nsac.explain.page import SCRIPTS, asset, page, page_data
@@ -89,6 +91,22 @@ def test_events_of_several_targets_series_and_attributes_are_forecast_alike():
     columns = {"target": ["y", "z"], "time": "date", "series": "name", "static": ["size"], "known_future": ["plan"]}
     settings = {"encoding": "events", "members": 1, "random_state": 0, "training": {"max_steps": 5}}
     explained = nsac.explain(NSACForecaster(2, 8, **columns, **settings).fit(frame), frame)
+    assert_same(in_page(page_data(explained), EVENTS), explained)
+
+
+def test_events_with_a_missing_channel_have_intervals_of_their_own_in_the_page(event_forecaster):
+    model, number = copy.copy(event_forecaster), torch.arange(600)
+    patterns = MissingPatterns(torch.ones(2).bool(), torch.tensor([[False, False], [False, True]]), torch.tensor([1]))
+    scores, column = number.double() / 300 + number % 3, number // 3 % 8
+    model.calibration_ = replace(
+        model.calibration_, scores=scores, column=column, groups=number, patterns=patterns, classes=number % 3
+    )
+    frame = events(120, seed=1)
+    frame.loc[40:80, "z"] = frame.loc[90:, "y"] = np.nan
+    explained = nsac.explain(model, frame, origins=[30, 80, 119])
+    p = explained.prediction
+    margin = (p.upper - p.mean) / np.sqrt(p.aleatoric + p.epistemic)
+    assert len(np.unique(margin.round(6)[:, -1])) == 3  # complete, without the second channel, without the first
     assert_same(in_page(page_data(explained), EVENTS), explained)
 
 

@@ -1,4 +1,4 @@
-"""Calibration of forecasts at any lead time, by target and by bins of lead time; correlation of their errors."""
+"""Calibration of forecasts at any lead time, by target, bins of lead time and missing channels; correlated errors."""
 
 import math
 import warnings
@@ -9,22 +9,28 @@ import torch
 from torch import Tensor
 
 from nsac._checks import check_probability
+from nsac.estimators.patterns import MissingPatterns
 from nsac.estimators.samples import nearest_correlation
 from nsac.uncertainty import Prediction, conformal_margin, enough_groups, group_margin
 from nsac.uncertainty.calibration import PRIOR_ROWS
 
 BINS = 8  # of lead time for each target, at most
-MIN_BIN_SCORES = 100  # fewest scores of a bin, if there is more than one
+MIN_BIN_SCORES = 100  # fewest scores of a bin, if there is more than one, and of a pattern of missing channels
 MAX_SCORES = 50_000  # scores that are kept
 MAX_PAIR_ENTRIES = 24  # forecasts of one origin whose pairs are used to estimate correlations
 EXPONENTS = (0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of the correlation over lead time that are compared
 MODEL_BLOCKS = 4.0  # blocks of time, each a horizon long, that the spread of the model itself counts for
 PRIOR_PAIRS = 50.0  # pairs that a correlation of 0 between two targets counts for
+PATTERNS = "patterns."  # prefix of the names of their tensors in a file
 
 
 @dataclass(frozen=True)
 class EventCalibration:
-    """A variance scale and conformal scores, per target and bin of lead time, and the correlation of errors."""
+    """A variance scale and conformal scores, per target and bin of lead time, and the correlation of errors.
+
+    A cell is a target, a bin of lead time, and a class of rows by the channels that were not observed within the
+    lookback: coverage holds in each class that has enough scores.
+    """
 
     edges: Tensor  # (targets, BINS - 1), upper edges of the bins of lead time
     scale: Tensor  # (targets * BINS,), factor on the standard deviation
@@ -36,13 +42,18 @@ class EventCalibration:
     weight: float  # of that correlation; the rest of an error is its own
     between: Tensor  # (targets, targets), correlation of errors of two targets at one time
     gap: float  # time that is added to lead times where they are compared
+    patterns: MissingPatterns | None = None  # classes of rows; None: no channel is missing
+    classes: Tensor | None = None  # (n,), class of each score; None without patterns
 
     @classmethod
     def fit(
         cls, p: Prediction, y: Tensor, target: Tensor, lead: Tensor, groups: Tensor, by_series: bool, targets: int,
-        horizon: float, trust: float = 1.0,
+        horizon: float, trust: float = 1.0, channels: Tensor | None = None,
     ) -> "EventCalibration":  # fmt: skip
-        """From predictions and observed values of a calibration set, (n,) each; `trust` is as in `trust_of`."""
+        """From predictions and observed values of a calibration set, (n,) each; `trust` is as in `trust_of`.
+
+        `channels` are (n, channels), see `classify`.
+        """
         errors = ((y - p.mean) / p.std).double()
         edges = torch.full((targets, BINS - 1), 2 * horizon, dtype=torch.float64)
         for t in range(targets):
@@ -58,27 +69,35 @@ class EventCalibration:
         scale = found * found.clamp(max=1) ** (trust - 1)
         kept = torch.from_numpy(np.linspace(0, len(errors) - 1, min(len(errors), MAX_SCORES)).round().astype(np.int64))
         scores = (errors.abs() / found[column])[kept]
+        patterns = None if channels is None else MissingPatterns.fit({"x": channels})
+        classes = None if patterns is None or channels is None else patterns.classify({"x": channels})[kept]
         return cls(
             edges, scale, scores, column[kept], groups[kept], by_series, 1.0, 0.0,
-            torch.eye(targets, dtype=torch.float64), horizon / 100,
+            torch.eye(targets, dtype=torch.float64), horizon / 100, patterns, classes,
         )  # fmt: skip
 
-    def columns(self, target: Tensor, lead: Tensor) -> Tensor:
-        """Target and bin of forecasts with these lead times, (n,)."""
-        return _columns(self.edges, target, lead)
+    def classify(self, channels: Tensor) -> Tensor:
+        """Class of rows, (rows,), whose `channels` are NaN where nothing was observed within the lookback."""
+        if self.patterns is None:
+            return torch.zeros(len(channels), dtype=torch.int64)
+        return self.patterns.classify({"x": channels})
 
-    def apply(self, p: Prediction, column: Tensor) -> Prediction:
+    def cells(self, target: Tensor, lead: Tensor, number: Tensor | int) -> Tensor:
+        """Cells of forecasts of these targets and lead times, in rows of these classes, (n,)."""
+        return _columns(self.edges, target, lead) + number * len(self.scale)
+
+    def apply(self, p: Prediction, cell: Tensor) -> Prediction:
         """The draws, stretched about their mean."""
-        factor = self.scale[column]
+        factor = self.scale[cell % len(self.scale)]
         return p.affine(factor, (1 - factor) * p.mean)
 
-    def interval(self, scaled: Prediction, column: Tensor, coverage: float) -> tuple[Tensor, Tensor]:
+    def interval(self, scaled: Prediction, cell: Tensor, coverage: float) -> tuple[Tensor, Tensor]:
         """Lower and upper ends, conformal, of a prediction that `apply` returned, in any unit.
 
         Where there are too few scores, even for all targets and lead times together, the interval is the central one of
         the mixture.
         """
-        margin = self.margins(coverage)[column]
+        margin = self.margins(coverage).flatten()[cell]
         lower, upper = scaled.mean - margin * scaled.std, scaled.mean + margin * scaled.std
         if margin.isinf().any():
             warnings.warn(
@@ -94,14 +113,36 @@ class EventCalibration:
         return lower, upper
 
     def margins(self, coverage: float) -> Tensor:
-        """Conformal margins, (targets * BINS,); a bin with too few scores has that of all together."""
+        """Conformal margins, (classes + 1, targets * BINS); the last ones are those of all patterns.
+
+        A class of rows with few scores in a bin has the margin of its scores at all lead times, or with few of those
+        the margin of all patterns; a bin with too few scores has that of all together.
+        """
         check_probability("coverage", coverage)
-        margins = torch.full_like(self.scale, math.inf)
+        of_all = torch.full_like(self.scale, math.inf)
         for c in self.column.unique().tolist():
-            margins[c] = self._margin(self.column == c, coverage)
-        return torch.where(
-            margins.isinf(), self._margin(torch.ones_like(self.column, dtype=torch.bool), coverage), margins
+            of_all[c] = self._margin(self.column == c, coverage)
+        of_all = torch.where(
+            of_all.isinf(), self._margin(torch.ones_like(self.column, dtype=torch.bool), coverage), of_all
         )
+        if self.patterns is None or self.classes is None:
+            return of_all[None]
+        margins = of_all.repeat(self.patterns.n_classes + 1, 1)
+        for number in range(self.patterns.n_classes):
+            for target in range(len(self.edges)):
+                own = (self.classes == number) & (self.column // BINS == target)
+                if self._are_enough(own, coverage):
+                    margins[number, BINS * target : BINS * (target + 1)] = self._margin(own, coverage)
+                for c in self.column[own].unique().tolist():
+                    if self._are_enough(own & (self.column == c), coverage):
+                        margins[number, c] = self._margin(own & (self.column == c), coverage)
+        return margins
+
+    def _are_enough(self, chosen: Tensor, coverage: float) -> bool:
+        """Whether these scores of a class of rows have a margin of their own."""
+        count = int(chosen.sum())
+        independent = len(self.groups[chosen].unique()) if self.by_series else count
+        return count >= MIN_BIN_SCORES and enough_groups(independent, coverage)
 
     def _margin(self, chosen: Tensor, coverage: float) -> Tensor:
         scores, groups = self.scores[chosen], self.groups[chosen]
@@ -148,6 +189,9 @@ class EventCalibration:
         """For a file."""
         numbers = torch.tensor([self.exponent, self.weight, self.gap, float(self.by_series)], dtype=torch.float64)
         tensors = {name: getattr(self, name) for name in ("edges", "scale", "scores", "column", "groups", "between")}
+        if self.patterns is not None and self.classes is not None:
+            tensors |= {PATTERNS + name: each for name, each in self.patterns.to_tensors().items()}
+            tensors["classes"] = self.classes
         return tensors | {"correlation": numbers}
 
     @classmethod
@@ -167,9 +211,18 @@ class EventCalibration:
         if bool((tensors["scores"] < 0).any()) or bool(tensors["scores"].isnan().any()):
             raise ValueError("`scores` must be at least 0.")
         floats = {name: tensors[name].double() for name in ("edges", "scale", "scores", "between")}
+        patterns = classes = None
+        if "classes" in tensors:
+            stored = {name.removeprefix(PATTERNS): each for name, each in tensors.items() if name.startswith(PATTERNS)}
+            patterns, classes = (
+                MissingPatterns.from_tensors(stored, stored["learned"].numel()),
+                tensors["classes"].long(),
+            )
+            if classes.shape != (n,) or (n and not 0 <= int(classes.min()) <= int(classes.max()) < patterns.n_classes):
+                raise ValueError(f"`classes` must be {n} numbers from 0 to {patterns.n_classes - 1}.")
         return cls(
             floats["edges"], floats["scale"], floats["scores"], column, groups, bool(by_series), exponent, weight,
-            floats["between"], gap,
+            floats["between"], gap, patterns, classes,
         )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ PREDICTION_BATCH = 256  # origins predicted at a time
 
 @dataclass(frozen=True)
 class Answers:
-    """Predictions of all queries of some rows, one after the other, (n,) each."""
+    """Predictions of all queries of some rows, one after the other, (n,) each but `channels`."""
 
     prediction: Prediction  # in units of the series, not calibrated
     offset: Tensor  # and how to take it to the unit of the target
@@ -57,6 +57,7 @@ class Answers:
     lead: Tensor  # lead time
     row: Tensor  # number of the origin
     y: Tensor  # observed values in the unit of the target; NaN where there is none
+    channels: Tensor  # (rows, channels), number of observations of a channel within the lookback; NaN: none
 
 
 class EventForecasts:
@@ -110,22 +111,22 @@ class EventForecasts:
         """See `NSACForecaster.predict`."""
         model, targets = self.model, len(self.model.targets_)
         events, series, times, answers = self._ask(frame, at)
-        p, column = self._calibrated(answers)
+        p, cell = self._calibrated(answers)
         table: dict[str, Any] = {model.columns_.time: restore_times(np.repeat(times, targets), events.time_dtype)}
         if model.columns_.series is not None:
             names = np.array(events.names, dtype=object)
             table[model.columns_.series] = np.repeat(names[series], targets)
         if targets > 1:
             table["target"] = np.tile(np.array(model.targets_, dtype=object), len(times))
-        intervals = {each: model.calibration_.interval(p, column, each) for each in coverages}
+        intervals = {each: model.calibration_.interval(p, cell, each) for each in coverages}
         levels = {each: p.quantile(each) for each in quantiles}
         return pd.DataFrame(table | prediction_columns(p, intervals, levels))
 
     def intervals(self, frame: pd.DataFrame, coverages: Sequence[float]) -> Tensor:
         """Lower and upper bounds, (series, coverages, 2, horizon[, targets])."""
         _, series, _, answers = self._ask(frame, None)
-        p, column = self._calibrated(answers)
-        bounds = [torch.stack(self.model.calibration_.interval(p, column, each)) for each in coverages]
+        p, cell = self._calibrated(answers)
+        bounds = [torch.stack(self.model.calibration_.interval(p, cell, each)) for each in coverages]
         return self._by_series(torch.stack(bounds), series).movedim(2, 0)
 
     def distribution(self, frame: pd.DataFrame) -> Prediction:
@@ -170,9 +171,16 @@ class EventForecasts:
                 row = number[:, None].expand_as(asked)[asked]
                 y = offset + scale * batch["y"][..., 0][asked]
                 target, lead = batch["query_channel"][asked], batch["query_times"][asked]
-                found.append(Answers(p, offset, scale, target, lead, row, y))
+                count = rows.moments(number, len(self.model.columns_.channels))[0][:, : self._observable]
+                found.append(Answers(p, offset, scale, target, lead, row, y, count.masked_fill(count == 0, torch.nan)))
         columns = {name: torch.cat([getattr(each, name) for each in found]) for name in _COLUMNS}
         return Answers(join([each.prediction for each in found], 1), **columns)
+
+    @property
+    def _observable(self) -> int:
+        """Number of channels that are not known in advance, the first ones."""
+        columns = self.model.columns_
+        return len(columns.targets) + len(columns.covariates)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """See `AbstractEstimator._state`."""
@@ -193,6 +201,9 @@ class EventForecasts:
         if list(maker.columns.targets) != model.targets_:
             raise ValueError("`columns` do not fit the targets.")
         self._keep(axis, maker)
+        patterns = model.calibration_.patterns
+        if patterns is not None and len(patterns.learned) != self._observable:
+            raise ValueError(f"Patterns of missing channels must have {self._observable} channels.")
 
     def _keep(self, axis: TimeAxis, maker: RowMaker) -> None:
         model = self.model
@@ -208,16 +219,17 @@ class EventForecasts:
         groups, horizon = torch.from_numpy(origins.series)[row], model.events_.horizon
         targets, trust = len(model.targets_), 1.0 if splits.by_series else trust_of(origins.times, horizon)
         given = p, y, target, lead, groups
-        calibration = EventCalibration.fit(*given, splits.by_series, targets, horizon, trust)
-        scaled = calibration.apply(p, calibration.columns(target, lead))
+        calibration = EventCalibration.fit(*given, splits.by_series, targets, horizon, trust, answers.channels[row])
+        scaled = calibration.apply(p, calibration.cells(target, lead, 0))
         gap = model.events_.horizon / max(1, model.horizon_)
         model.calibration_ = calibration.with_correlation(normal_scores(scaled, y), target, lead, row, gap)
 
     def _calibrated(self, answers: Answers) -> tuple[Prediction, Tensor]:
-        """Predictions in the unit of the targets, and their columns of the calibration."""
+        """Predictions in the unit of the targets, and their cells of the calibration."""
         calibration: EventCalibration = self.model.calibration_
-        column = calibration.columns(answers.target, answers.lead)
-        return calibration.apply(answers.prediction, column).affine(answers.scale, answers.offset), column
+        number = calibration.classify(answers.channels)[answers.row]
+        cell = calibration.cells(answers.target, answers.lead, number)
+        return calibration.apply(answers.prediction, cell).affine(answers.scale, answers.offset), cell
 
     def _ask(self, frame: pd.DataFrame, at: Any) -> tuple[EventFrame, np.ndarray, np.ndarray, Answers]:
         """The frame as events, series and times of the queries, (n,), and the answers, n times the targets."""
@@ -253,7 +265,7 @@ class EventForecasts:
         return values.view(*values.shape[:-1], *shape)
 
 
-_COLUMNS = ("offset", "scale", "target", "lead", "row", "y")
+_COLUMNS = ("offset", "scale", "target", "lead", "row", "y", "channels")
 
 
 def _length(name: str, value: Any, axis: TimeAxis, unit: float) -> float:

@@ -16,6 +16,7 @@ from nsac.estimators.forecaster import NSACForecaster
 from nsac.estimators.graph import prediction_noise
 from nsac.estimators.kernel import JITTER, Kernel, kernel_covariance
 from nsac.estimators.outages import CALIBRATED_AGES
+from nsac.estimators.patterns import MissingPatterns
 from nsac.estimators.regressor import NSACRegressor
 from nsac.estimators.targets import max_epistemic
 from nsac.estimators.window_models import CALENDAR_STEPS, window_lags
@@ -140,10 +141,7 @@ def _table_facts(model: NSACRegressor) -> dict[str, Any]:
         "scale": _list(model.columns_.scale),
         "donors": donors,
     }
-    patterns = model.patterns_
-    facts["patterns"] = None
-    if patterns is not None:
-        facts["patterns"] = {name: each.tolist() for name, each in patterns.to_tensors().items()}
+    facts["patterns"] = _pattern_facts(model.patterns_)
     return facts | {"learned": learned, "sizes": list(model.problem_.categories), "missing": model.problem_.missing}
 
 
@@ -169,12 +167,17 @@ def _window_facts(model: NSACForecaster) -> dict[str, Any]:
     return facts | {"outageAges": ages, "outageScale": model.outage_scale_.tolist()}
 
 
+def _pattern_facts(patterns: MissingPatterns | None) -> dict[str, Any] | None:
+    return None if patterns is None else {name: each.tolist() for name, each in patterns.to_tensors().items()}
+
+
 def _event_facts(model: NSACForecaster, coverage: float) -> dict[str, Any]:
     maker, calibration = model.events_, model.calibration_
     facts: dict[str, Any] = {"channels": list(maker.columns.channels), "timeScale": model.problem_.time_scale}
     facts |= {"withLevels": maker.with_levels, "scale": {n: _list(v) for n, v in maker.scale._asdict().items()}}
     facts |= {"edges": calibration.edges.tolist(), "scales": _list(calibration.scale)}
-    return facts | {"margins": _finite(calibration.margins(coverage))}
+    facts["patterns"] = _pattern_facts(calibration.patterns)
+    return facts | {"margins": [_finite(row) for row in calibration.margins(coverage)]}
 
 
 def _stack_facts(model: NSACRegressor) -> dict[str, Any]:

@@ -134,8 +134,8 @@ class EventSubject(AbstractSeriesSubject):
         order = count.argsort(stable=True)  # rows of similar length need little padding
         found = []
         for chunk in split_rows({name: each[order] for name, each in inputs.items()}, CHUNK_ROWS):
-            p, column = self.forecasts._calibrated(self.forecasts.answers(self._data(chunk)))
-            ends = self.model.calibration_.interval(p, column, coverage)
+            p, cell = self.forecasts._calibrated(self.forecasts.answers(self._data(chunk)))
+            ends = self.model.calibration_.interval(p, cell, coverage)
             found.append([each.view(len(chunk["x"]), -1) for each in (p.mean, p.aleatoric, p.epistemic, *ends)])
         back = order.argsort()
         return Predicted(*(torch.cat(column)[back].numpy() for column in zip(*found, strict=True)))

@@ -109,6 +109,7 @@ function poolWithTrees(tensors, query, { mean, logStd, anchor }) {
 // Draws of all queries, {channel, lead, future}, with lead times on the clock; `networks` have the cells of query `focus`.
 function eventDraws(model, input, clamp, queries, focus) {
   const { events } = model, row = prepareEvents(model, input), draws = [], unit = [], offset = [], factor = [], margin = [];
+  const margins = events.margins[missingClass(events.patterns, row.statistics.map((each) => each.count || NaN), [])];
   let networks = null;
   queries.forEach(({ channel, lead, future }, c) => {
     const tau = lead / events.timeScale, described = describeEvents(row, channel, tau, future);
@@ -123,7 +124,7 @@ function eventDraws(model, input, clamp, queries, focus) {
     unit.push(row.units[channel].scale);
     offset.push(row.units[channel].offset);
     factor.push(events.scales[column]);
-    margin.push(events.margins[column]);
+    margin.push(margins[column]);
   });
   return { draws, networks, unit, offset, factor, margin, tokens: row.tokens };
 }
