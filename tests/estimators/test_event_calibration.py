@@ -125,6 +125,14 @@ def test_patterns_with_few_scores_have_the_margins_of_all():
     assert channels[0, 1].isnan() and torch.equal(found.margins(0.9)[rare][0], found.margins(0.9)[-1])
 
 
+def test_patterns_of_few_series_have_the_margins_of_all():
+    p, y, target, lead, row, channels = with_missing(rows=2000)
+    for series, own in ((20, False), (1000, True)):
+        found = EventCalibration.fit(p, y, target, lead, row % series, True, 2, HORIZON, channels=channels)
+        margins = found.margins(0.9)
+        assert torch.equal(margins[found.classify(channels[:1])][0], margins[-1]) != own
+
+
 def test_complete_rows_have_one_class():
     p, y, target, lead, row, channels = with_missing(rows=50)
     found = EventCalibration.fit(p, y, target, lead, row, False, 2, HORIZON, channels=torch.ones_like(channels))

@@ -16,6 +16,7 @@ from nsac.uncertainty.calibration import PRIOR_ROWS
 
 BINS = 8  # of lead time for each target, at most
 MIN_BIN_SCORES = 100  # fewest scores of a bin, if there is more than one, and of a pattern of missing channels
+MIN_PATTERN_SERIES = 50  # fewest series with a pattern: a margin that is valid for a new one is wide if they are few
 MAX_SCORES = 50_000  # scores that are kept
 MAX_PAIR_ENTRIES = 24  # forecasts of one origin whose pairs are used to estimate correlations
 EXPONENTS = (0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of the correlation over lead time that are compared
@@ -141,8 +142,10 @@ class EventCalibration:
     def _are_enough(self, chosen: Tensor, coverage: float) -> bool:
         """Whether these scores of a class of rows have a margin of their own."""
         count = int(chosen.sum())
-        independent = len(self.groups[chosen].unique()) if self.by_series else count
-        return count >= MIN_BIN_SCORES and enough_groups(independent, coverage)
+        if not self.by_series or count < MIN_BIN_SCORES:
+            return count >= MIN_BIN_SCORES and enough_groups(count, coverage)
+        series = len(self.groups[chosen].unique())
+        return series >= MIN_PATTERN_SERIES and enough_groups(series, coverage)
 
     def _margin(self, chosen: Tensor, coverage: float) -> Tensor:
         scores, groups = self.scores[chosen], self.groups[chosen]
