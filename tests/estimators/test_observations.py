@@ -95,6 +95,19 @@ def test_times_must_differ_within_a_series(two_series):
         read_observations(two_series.assign(t=[1, 1, 2, 1, 3]), TWO_SERIES)
 
 
+def test_rows_of_one_time_with_values_in_different_columns_are_one_row():
+    frame = hourly(4, y=[1.0, 2.0, np.nan, 4.0], a=[np.nan, 6.0, 7.0, 8.0])
+    targets, covariates = frame.assign(a=np.nan), frame.assign(y=np.nan)
+    apart = pd.concat([targets, covariates.iloc[::-1]]).iloc[[0, 4, 1, 5, 2, 6, 3, 7]]
+    with pytest.warns(UserWarning, match="not in order"):
+        found = read_observations(apart, PLAIN)
+    expected = read_observations(frame, PLAIN)
+    assert np.array_equal(found.values, expected.values, equal_nan=True)
+    assert found.times.tolist() == expected.times.tolist() and found.codes.tolist() == expected.codes.tolist()
+    with pytest.raises(ValueError, match="must differ"):
+        read_observations(pd.concat([apart, targets.assign(y=9.0).iloc[:1]]), PLAIN)
+
+
 @pytest.mark.parametrize("stacked", [True, False])
 def test_a_column_that_makes_repeated_times_differ_is_suggested_as_the_series(stacked):
     frame = hourly(6, y=np.arange(6.0), a=np.arange(6) % 2)

@@ -99,13 +99,25 @@ def check_output_names(named: dict[str, str]) -> None:
 
 
 def read_observations(frame: pd.DataFrame, columns: SeriesColumns) -> Observations:
-    """Check all values and sort by series and time; an error names column and row. Copies of a row are left out."""
+    """Check all values and sort by series and time; an error names column and row.
+
+    Copies of a row are left out. Rows of one time with values in different columns are one row.
+    """
     frame = _without_copies(_checked(frame, columns), columns)
     times, time_dtype = read_times(frame[columns.time], columns.time, columns.reading)
     codes, names = number_series(frame, columns.series)
     order = np.lexsort([times, codes])  # by series, then by time; equal times keep the order of their rows
-    _check_order(times, codes, order, frame, columns)
     values = np.stack([read_numbers(frame[name], name) for name in columns.inputs], 1)
+    first = np.append(True, (np.diff(times[order]) != 0) | (np.diff(codes[order]) != 0))  # of its time
+    if not first.all():
+        place = np.cumsum(first) - 1
+        count, total = np.zeros((2, place[-1] + 1, values.shape[1]))
+        np.add.at(count, place, ~np.isnan(values[order]))
+        np.add.at(total, place, np.nan_to_num(values[order]))
+        _check_repeated(order, place, count, frame, columns)
+        values[order[first]] = np.where(count > 0, total, np.nan)
+    _warn_order(codes, order, frame, columns)
+    order = order[first]
     return Observations(times[order], codes[order], names, values[order], time_dtype)
 
 
@@ -225,19 +237,24 @@ def _sort_key(name: Any) -> list[tuple[int, float, str]]:
     return [(1, float(part), "") if part.isdecimal() else (2, 0.0, part) for part in parts]
 
 
-def _check_order(
-    times: np.ndarray, codes: np.ndarray, order: np.ndarray, frame: pd.DataFrame, columns: SeriesColumns
+def _check_repeated(
+    order: np.ndarray, place: np.ndarray, count: np.ndarray, frame: pd.DataFrame, columns: SeriesColumns
 ) -> None:
-    """Times of a series must differ. Rows that are not in order may be of several series: a warning says so."""
-    equal = (np.diff(times[order]) == 0) & (np.diff(codes[order]) == 0)
-    if equal.any():
-        before, row = order[np.argmax(equal)], order[np.argmax(equal) + 1]
-        earlier, later = frame[columns.time].iloc[[before, row]].tolist()
-        whose = "" if columns.series is None else f" of series {frame[columns.series].tolist()[row]!r}"
-        raise ValueError(
-            f"Times in column {columns.time!r}{whose} must differ. {row_name(frame, row).capitalize()} has "
-            f"{later} and {row_name(frame, before)}, before it, {earlier}. {_repeated_fix(frame, columns)}"
-        )
+    """A column must have at most one value at a time of a series; `count` is their number at each place."""
+    repeated = np.append(False, np.diff(place) == 0) & (count.max(1)[place] > 1)
+    if not repeated.any():
+        return
+    before, row = order[np.argmax(repeated) - 1], order[np.argmax(repeated)]
+    earlier, later = frame[columns.time].iloc[[before, row]].tolist()
+    whose = "" if columns.series is None else f" of series {frame[columns.series].tolist()[row]!r}"
+    raise ValueError(
+        f"Times in column {columns.time!r}{whose} must differ. {row_name(frame, row).capitalize()} has "
+        f"{later} and {row_name(frame, before)}, before it, {earlier}. {_repeated_fix(frame, columns)}"
+    )
+
+
+def _warn_order(codes: np.ndarray, order: np.ndarray, frame: pd.DataFrame, columns: SeriesColumns) -> None:
+    """Rows that are not in order may be of several series: a warning says so."""
     given = np.argsort(codes, kind="stable")
     if (order != given).any():
         row = given[np.argmax(order != given)]
@@ -260,8 +277,8 @@ def _repeated_fix(frame: pd.DataFrame, columns: SeriesColumns) -> str:
     if is_file(frame):
         fix = "Replace them by one row, for instance with their means"
     if columns.series is None:
-        fix += ", or name the column that tells series apart with `series` (`--series`)"
-    return fix + "."
+        return f"{fix}, or name the column that tells series apart with `series` (`--series`)."
+    return f"{fix}, or fit with `encoding='events'` (`--time-encoding events`), which averages them."
 
 
 def _series_column(frame: pd.DataFrame, columns: SeriesColumns) -> str | None:
