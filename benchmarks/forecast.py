@@ -11,7 +11,8 @@ steps, horizon 24. Scores are in units of the target's range in the first rows.
   range is that of the fitted rows. Choices are made on spring and autumn, summer and winter are reported.
 - The suffix `-holes` leaves out 30 % of the rows, `-holes70` 70 %, of the whole series, at random. Ridge sees values
   interpolated up to the last known row, the other peers the last known values; peers are scored at all values of the
-  test part, the forecaster at those that were not left out.
+  test part, the forecaster at those that were not left out. `aged` is the forecaster with the complete series up to the
+  last known row, and without those after it: what the age of the last value costs, however the gaps are treated.
 
 `crps_20` is twice the mean pinball loss at 20 quantile levels, for every method (of `nsac` every fifth of more than
 100,000); `crps_20_observed` that of origins whose row was observed, from which `predict` counts lead times; `crps` the
@@ -54,6 +55,8 @@ STRIDE, MANY_FORECASTS = 5, 100_000
 """The exact CRPS of a mixture is slow: it is that of every fifth forecast, and so is `crps_20` of many. All lead times
 take part, as their number is no multiple of five."""
 OURS = "nsac"
+AGED, MAX_AGE = "aged", 16
+"""The forecaster with complete rows up to the last known one, and the steps that this row may be old, at most."""
 CHEAP = (OURS, "ridge", "seasonal", "persistence")
 SHORT_ROWS = 15_000
 SEASONS = {  # first day of the test part, and the day after the last
@@ -177,6 +180,35 @@ def score_forecaster(name: str, seed: int, options: dict[str, Any]) -> dict[str,
     }  # pyright: ignore[reportReturnType]
 
 
+def score_aged(name: str, seed: int, options: dict[str, Any]) -> dict[str, float]:
+    """CRPS of the forecaster of the complete series from the last row that is known, and from the origin itself."""
+    data = load(name)
+    series = regular(data, remove(data.frame, name, seed))
+    started = cpu_seconds()
+    model = NSACForecaster(HORIZON + MAX_AGE, LOOKBACK, data.target, "date", random_state=seed, **options)
+    model.fit(data.frame[data.frame["date"] < data.first])
+    fitted = cpu_seconds()
+    forecasts = model.historical_forecasts(data.frame, since=data.first)
+    dates = series.values.index.as_unit("ns").asi8
+    row = dict(zip((forecasts.times[:, 0] - data.step.value).tolist(), range(len(forecasts.y)), strict=True))
+    age = np.minimum(series.origins - series.last[series.origins], MAX_AGE)
+    now, then = (
+        np.array([row.get(each, -1) for each in dates[ends]]) for ends in (series.origins, series.origins - age)
+    )
+    both = np.flatnonzero((now >= 0) & (then >= 0))
+    place = np.arange(0, len(both) * HORIZON, STRIDE)
+    chosen, lead = both[place // HORIZON], place % HORIZON
+
+    def score(rows: np.ndarray, leads: np.ndarray) -> float:
+        p, y = forecasts.prediction[rows, leads], forecasts.y[rows, leads]
+        known = ~y.isnan()
+        quantiles = p[known].quantile(QUANTILES.tolist()).movedim(0, -1)
+        return grid_crps(y[known].numpy(), quantiles.numpy()) / data.span
+
+    found = {"crps_20": score(then[chosen], lead + age[chosen]), "crps_20_current": score(now[chosen], lead)}
+    return found | {"fit_cpu": fitted - started, "predict_cpu": cpu_seconds() - fitted, "forecasts": len(place)}
+
+
 def score_peer(name: str, seed: int, method: str) -> dict[str, float]:
     """Scores of a peer or a baseline; all values of the test part are targets, also those that it does not see."""
     data = load(name)
@@ -213,7 +245,9 @@ def score(series: Series, data: Data, forecasts: Forecasts) -> dict[str, float]:
 def run(name: str, seed: int, method: str, options: dict[str, Any]) -> dict[str, float]:
     torch.set_num_threads(1)
     with threadpool_limits(1):
-        return score_forecaster(name, seed, options) if method == OURS else score_peer(name, seed, method)
+        if method == OURS:
+            return score_forecaster(name, seed, options)
+        return score_aged(name, seed, options) if method == AGED else score_peer(name, seed, method)
 
 
 def complete(path: Path, record: dict[str, Any], methods: list[str], run: Callable[[str], dict[str, float]]) -> None:
@@ -221,7 +255,7 @@ def complete(path: Path, record: dict[str, Any], methods: list[str], run: Callab
     if path.exists():
         record = json.loads(path.read_text())
     for method in methods:
-        package = OURS if method == OURS else METHODS[method].package
+        package = OURS if method in (OURS, AGED) else METHODS[method].package
         if method in record["scores"]:
             continue
         if importlib.util.find_spec(package) is None:
@@ -258,9 +292,10 @@ def tables_of(folder: Path) -> list[str]:
 def sparse_markdown_of(folder: Path) -> str:
     """CRPS of series with rows removed, and that of the forecaster over its own on the complete series; seed 0.
 
-    The last column is that of forecasts from rows that were not removed.
+    The last columns are the cost of age alone, and forecasts from rows that were not removed.
     """
-    lines = [["series", "removed", *CHEAP, f"{OURS}, to complete", "from known rows"], ["---"] * (4 + len(CHEAP))]
+    head = ["series", "removed", *CHEAP, f"{OURS}, to complete", "age alone", "from known rows"]
+    lines = [head, ["---"] * len(head)]
     for name in [*SPARSE, *WHOLE_SPARSE]:
         base, suffix = split_name(name)
         paths = [folder / f"{each}-0.json" for each in (name, base)]
@@ -269,8 +304,9 @@ def sparse_markdown_of(folder: Path) -> str:
         sparse, full = (json.loads(path.read_text())["scores"] for path in paths)
         found = {method: sparse[method]["crps_20"] for method in CHEAP}
         cells = [f"{value:.4f}" if value > min(found.values()) else f"**{value:.4f}**" for value in found.values()]
-        ours = found[OURS], sparse[OURS]["crps_20_observed"]
-        changes = [f"{100 * (each / full[OURS]['crps_20'] - 1):+.1f} %" for each in ours]
+        to_all, to_known = (sparse[OURS][key] / full[OURS]["crps_20"] for key in ("crps_20", "crps_20_observed"))
+        aged = sparse[AGED]["crps_20"] / sparse[AGED]["crps_20_current"]
+        changes = [f"{100 * (each - 1):+.1f} %" for each in (to_all, aged, to_known)]
         lines.append([base, f"{REMOVED_SHARE[str(suffix)]:.0%}".replace("%", " %"), *cells, *changes])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
@@ -285,7 +321,7 @@ def main(given: list[str] | None = None) -> None:
     """Compute the scores that do not exist, and print all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=DATA, choices=DATA, metavar="NAME", help=", ".join(DATA))
-    every = [OURS, *METHODS]
+    every = [OURS, AGED, *METHODS]
     parser.add_argument("--methods", nargs="+", default=every, choices=every, metavar="NAME", help=", ".join(every))
     parser.add_argument("--out", type=Path, default=Path("results/forecast"))
     parser.add_argument("--seed", type=int, default=0)
@@ -300,7 +336,7 @@ def main(given: list[str] | None = None) -> None:
     for name in arguments.data:
         path = arguments.out / f"{name}-{arguments.seed}.json"
         record = {"data": name, "seed": arguments.seed, "options": arguments.options, "scores": {}}
-        methods = arguments.methods
+        methods = [each for each in arguments.methods if each != AGED or split_name(name)[1]]
         complete(path, record, methods, lambda method, name=name: run(name, arguments.seed, method, arguments.options))
         if path.exists():
             table = pd.DataFrame(json.loads(path.read_text())["scores"]).T
