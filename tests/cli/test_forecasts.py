@@ -248,6 +248,13 @@ def test_several_targets_of_irregular_series_are_forecast(irregular):
     assert list(table)[:4] == ["t", "stay", "target", "mean"] and set(table["target"]) == {"HR", "MAP"}
 
 
+def test_names_of_series_keep_their_zeros(tmp_path):
+    stays(3, 100).replace({"stay": {"s0": "001", "s1": "01", "s2": "1"}}).to_csv(tmp_path / "s.csv", index=False)
+    call("fit", tmp_path / "s.csv", *EVENTS, "--out", tmp_path / "m")
+    table = pd.read_csv(io.StringIO(call("predict", tmp_path / "m", tmp_path / "s.csv").stdout), dtype=str)
+    assert set(table["stay"]) == {"001", "01", "1"}
+
+
 def test_forecasts_of_irregular_series_are_evaluated(irregular):
     shown = call("evaluate", irregular / "m", irregular / "s.csv", "--out", irregular / "page.html").stdout
     assert "HR" in shown and "the last value" in shown and (irregular / "page.html").stat().st_size > 1000

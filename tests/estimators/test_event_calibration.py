@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from nsac import Prediction
-from nsac.estimators.event_calibration import BINS, EventCalibration, trust_of
+from nsac.estimators.event_calibration import BINS, EventCalibration, shared_correlation, trust_of
 from nsac.estimators.samples import normal_scores
 
 HORIZON = 10.0
@@ -82,7 +82,8 @@ def test_with_too_few_scores_the_interval_is_that_of_the_mixture():
     calibration = EventCalibration.fit(p, y, target, lead, row, False, 2, HORIZON)
     with pytest.warns(UserWarning, match="5 forecasts of calibration are too few"):
         lower, _ = calibration.interval(p, calibration.cells(target, lead, 0), 0.9)
-    torch.testing.assert_close(lower, p.interval(0.9)[0])
+    largest = p.mean - calibration.scores.max() * p.std  # intervals of lower coverage are no wider
+    torch.testing.assert_close(lower, torch.minimum(p.interval(0.9)[0], largest))
 
 
 @pytest.mark.parametrize("correlated", [0.0, 0.6])
@@ -175,3 +176,28 @@ def test_it_is_restored_from_tensors():
 def test_tensors_that_are_not_those_of_a_calibration_are_refused(name, value):
     with pytest.raises(ValueError, match="must"):
         EventCalibration.from_tensors(fit(rows=50).to_tensors() | {name: value}, 2)
+
+
+@pytest.mark.parametrize("by_series", [False, True])
+@pytest.mark.parametrize("rows", [5, 10, 30, 200])
+@pytest.mark.filterwarnings("ignore:.*forecasts of calibration are too few")
+def test_intervals_are_nested(rows, by_series):
+    calibration = fit(by_series, rows=rows, wide=3.0)
+    p, _, target, lead, _ = forecasts(rows=20, seed=1)
+    cell = calibration.cells(target, lead, 0)
+    before = torch.zeros_like(p.mean)
+    for coverage in (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999):
+        lower, upper = calibration.interval(calibration.apply(p, cell), cell, coverage)
+        assert (upper - lower >= before - 1e-9).all(), coverage
+        before = upper - lower
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
+def test_the_correlation_of_errors_of_two_series_at_one_time_is_found(correlation):
+    random, blocks, series = np.random.default_rng(0), 400, 8
+    common, own = random.normal(size=(blocks, 1)), random.normal(size=(blocks, series))
+    z = torch.from_numpy((np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own).ravel())
+    number, time = np.tile(np.arange(series), blocks), np.repeat(np.arange(blocks) * HORIZON, series)
+    found, error = shared_correlation(z, number, time, HORIZON)
+    assert abs(found - correlation) < 4 * error < 0.3
+    assert shared_correlation(z, number, time + 1e6 * number, HORIZON) == (0.0, 0.0)  # they do not overlap

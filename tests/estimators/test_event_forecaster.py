@@ -297,6 +297,9 @@ def test_forecasts_of_a_backtest_are_of_later_times_only():
     assert scored.times.min() >= first.value
 
 
+@pytest.mark.filterwarnings(
+    "ignore:Errors of different series"
+)  # all have one daily cycle, which 12 steps do not learn
 def test_ten_series_are_calibrated_by_series():
     assert instant().fit(stays(12, 30)).calibration_.by_series
     assert not instant().fit(stays(4, 60)).calibration_.by_series

@@ -78,7 +78,8 @@ def test_attributes_are_numbers_or_one_number_per_category(frame):
 def test_a_category_that_was_not_seen_in_training_is_none_of_those_that_were(frame):
     frame["ward"] = "a"
     columns = find(frame, static=["ward"])
-    assert read_events(frame.assign(ward="b"), columns).static.tolist() == [[0.0]] * 3
+    with pytest.warns(UserWarning, match="'ward' has a category that was not in `fit`: 'b'"):
+        assert read_events(frame.assign(ward="b"), columns).static.tolist() == [[0.0]] * 3
 
 
 def test_an_attribute_that_varies_within_a_series_is_refused(frame):

@@ -267,3 +267,11 @@ def _plain(column):
 def test_a_calendar_step_is_readable_in_messages():
     axis = axis_of(dates("2019-01-01", 12, "QS"))[0]
     assert axis.describe() == "3 months" and axis.describe(1 / 31) == "1 days"
+
+
+def test_steps_of_a_calendar_may_take_longer_than_on_average():
+    axes = {unit: TimeAxis(np.dtype("datetime64[ns]"), 1.0, Calendar(unit, 1, 0)) for unit in ("business day", "month")}
+    day = 86_400 * 10**9
+    assert [axes["business day"].longest(n) // day for n in (1, 2, 5)] == [3, 4, 7]
+    assert [axes["month"].longest(n) // day for n in (1, 12)] == [31, 366]
+    assert TimeAxis(np.dtype(np.float64), 0.5).longest(3) == 1.5

@@ -91,6 +91,7 @@ def fit(
         started, target = time.perf_counter(), list(dict.fromkeys(target))
         groups, weights = [group] if group is not None else [], [weight] if weight is not None else []
         text = [*(category or ()), *groups, *([time_column] if time_column and time_format else [])]
+        text += [series] if series is not None else []  # 001 is not 1
         frame = read_file(data, text, encoding)
         find_columns(frame, [*target, *(category or ()), *(drop or ()), *groups, *weights], data)
         for option, names in (("--category", category), ("--drop", drop), ("--group", groups), ("--weight", weights)):
@@ -151,7 +152,8 @@ def backtest(
                 raise TableError(f"A backtest needs `{option}`. Pass it.")
         assert target and time_column
         check_out(out, data)
-        frame = read_file(data, [time_column] if time_format else [], encoding)
+        text = [*([time_column] if time_format else []), *([] if series is None else [series])]
+        frame = read_file(data, text, encoding)
         named = [*target, time_column, *([] if series is None else [series]), *(static or ()), *(known_future or ())]
         find_columns(frame, named, data)
         settings = {"method": method, "random_state": seed, "time": time_column, "series": series}

@@ -70,8 +70,10 @@ def _steps(option: str, text: str) -> int | str:
 
 
 def text_columns(estimator: "NSACForecaster", time_format: str | None) -> list[str]:
-    """The time column, if its times have a format: 01021990 is not a number."""
-    return [estimator.columns_.time] if time_format or estimator.columns_.reading.format else []
+    """The series, and the time column if its times have a format: 001 and 01021990 are not numbers."""
+    columns = estimator.columns_
+    times = [columns.time] if time_format or columns.reading.format else []
+    return times if columns.series is None else [*times, columns.series]
 
 
 def with_times(

@@ -53,6 +53,8 @@ def backtest(
     groupings = [by] if isinstance(by, str) else list(by)
     for each in groupings:
         check_choice("by", each, GROUPINGS)
+    if "series" in groupings and forecaster.series is None:
+        raise ValueError("`by='series'` needs several series. Got no column of series. Name it with `series`.")
     whole = check_frame(frame, forecaster.time, [("time", forecaster.time)])
     reading = resolve_reading(whole[forecaster.time], forecaster.time, forecaster._reading())
     times = read_times(whole[forecaster.time], forecaster.time, reading)[0]
@@ -74,7 +76,7 @@ def _table(fitted: "AbstractForecaster", forecasts: ScoredForecasts, groupings: 
     if len(fitted.targets_) > 1:
         keys["target"] = forecasts.target
     if "series" in groupings:
-        keys[fitted.series or "series"] = forecasts.series
+        keys[fitted.series] = forecasts.series
     if "lead_time" in groupings:
         keys["lead_time"] = forecasts.lead_time
     groups: list[tuple[tuple[Any, ...], Any]] = [((), np.arange(len(forecasts.y)))]

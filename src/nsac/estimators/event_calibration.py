@@ -22,6 +22,8 @@ MAX_PAIR_ENTRIES = 24  # forecasts of one origin whose pairs are used to estimat
 EXPONENTS = (0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of the correlation over lead time that are compared
 MODEL_BLOCKS = 4.0  # blocks of time, each a horizon long, that the spread of the model itself counts for
 PRIOR_PAIRS = 50.0  # pairs that a correlation of 0 between two targets counts for
+SHARED_CORRELATION, SHARED_ERRORS = 0.2, 3.0  # from which on series share shocks, if above so many standard errors
+GROUP_COVERAGE = 0.9  # margins of all coverages are those of a new series if there are enough series for this one
 PATTERNS = "patterns."  # prefix of the names of their tensors in a file
 
 
@@ -96,7 +98,7 @@ class EventCalibration:
         """Lower and upper ends, conformal, of a prediction that `apply` returned, in any unit.
 
         Where there are too few scores, even for all targets and lead times together, the interval is the central one of
-        the mixture.
+        the mixture, and at least that of the largest score.
         """
         margin = self.margins(coverage).flatten()[cell]
         lower, upper = scaled.mean - margin * scaled.std, scaled.mean + margin * scaled.std
@@ -106,52 +108,50 @@ class EventCalibration:
                 f"{coverage}. The interval of the model, calibrated in scale only, takes its place. Fit more rows.",
                 stacklevel=4,
             )
-            central = scaled.interval(coverage)
-            lower, upper = (
-                torch.where(margin.isinf(), central[0], lower),
-                torch.where(margin.isinf(), central[1], upper),
-            )
+            central, half = scaled.interval(coverage), self.scores.max() * scaled.std
+            lower = torch.where(margin.isinf(), torch.minimum(central[0], scaled.mean - half), lower)
+            upper = torch.where(margin.isinf(), torch.maximum(central[1], scaled.mean + half), upper)
         return lower, upper
 
     def margins(self, coverage: float) -> Tensor:
         """Conformal margins, (classes + 1, targets * BINS); the last ones are those of all patterns.
 
         A class of rows with few scores in a bin has the margin of its scores at all lead times, or with few of those
-        the margin of all patterns; a bin with too few scores has that of all together.
+        the margin of all patterns; a bin with too few scores has that of all together, but no less than its largest
+        score. Which scores count does not depend on the coverage, so intervals are nested.
         """
         check_probability("coverage", coverage)
-        of_all = torch.full_like(self.scale, math.inf)
+        together = self._margin(torch.ones_like(self.column, dtype=torch.bool), coverage)
+        of_all = together.expand_as(self.scale).clone()
         for c in self.column.unique().tolist():
-            of_all[c] = self._margin(self.column == c, coverage)
-        of_all = torch.where(
-            of_all.isinf(), self._margin(torch.ones_like(self.column, dtype=torch.bool), coverage), of_all
-        )
+            of_all[c] = self._margin(self.column == c, coverage, together)
         if self.patterns is None or self.classes is None:
             return of_all[None]
         margins = of_all.repeat(self.patterns.n_classes + 1, 1)
         for number in range(self.patterns.n_classes):
             for target in range(len(self.edges)):
                 own = (self.classes == number) & (self.column // BINS == target)
-                if self._are_enough(own, coverage):
-                    margins[number, BINS * target : BINS * (target + 1)] = self._margin(own, coverage)
+                if self._are_enough(own):
+                    bins = slice(BINS * target, BINS * (target + 1))
+                    margins[number, bins] = self._margin(own, coverage, of_all[bins])
                 for c in self.column[own].unique().tolist():
-                    if self._are_enough(own & (self.column == c), coverage):
-                        margins[number, c] = self._margin(own & (self.column == c), coverage)
+                    if self._are_enough(own & (self.column == c)):
+                        margins[number, c] = self._margin(own & (self.column == c), coverage, of_all[c])
         return margins
 
-    def _are_enough(self, chosen: Tensor, coverage: float) -> bool:
+    def _are_enough(self, chosen: Tensor) -> bool:
         """Whether these scores of a class of rows have a margin of their own."""
-        count = int(chosen.sum())
-        if not self.by_series or count < MIN_BIN_SCORES:
-            return count >= MIN_BIN_SCORES and enough_groups(count, coverage)
-        series = len(self.groups[chosen].unique())
-        return series >= MIN_PATTERN_SERIES and enough_groups(series, coverage)
+        if int(chosen.sum()) < MIN_BIN_SCORES:
+            return False
+        return not self.by_series or len(self.groups[chosen].unique()) >= MIN_PATTERN_SERIES
 
-    def _margin(self, chosen: Tensor, coverage: float) -> Tensor:
+    def _margin(self, chosen: Tensor, coverage: float, fallback: Tensor | None = None) -> Tensor:
+        """Margin of these scores; with too few of them the fallback, but no less than the largest."""
         scores, groups = self.scores[chosen], self.groups[chosen]
-        if self.by_series and enough_groups(len(groups.unique()), coverage):
+        if self.by_series and enough_groups(len(groups.unique()), GROUP_COVERAGE):
             return group_margin(scores, groups, coverage)
-        return conformal_margin(scores, coverage)
+        margin = conformal_margin(scores, coverage)
+        return torch.maximum(fallback, scores.max()) if fallback is not None and margin.isinf() else margin
 
     def correlation(self, target: Tensor, lead: Tensor) -> Tensor:
         """Correlation of the errors of forecasts of one origin, (n, n)."""
@@ -227,6 +227,23 @@ class EventCalibration:
             floats["edges"], floats["scale"], floats["scores"], column, groups, bool(by_series), exponent, weight,
             floats["between"], gap, patterns, classes,
         )  # fmt: skip
+
+
+def shared_correlation(z: Tensor, series: np.ndarray, times: np.ndarray, horizon: float) -> tuple[float, float]:
+    """Correlation of the errors z of two series in the same block of time, a horizon long, and its standard error.
+
+    Predictable common cycles leave none; shocks that series share do. Both are 0 where series do not overlap.
+    """
+    cells, place = np.unique(np.stack([np.floor(times / horizon), series], 1), axis=0, return_inverse=True)
+    means = np.bincount(place, z.numpy()) / np.bincount(place)  # of a series in a block
+    block = np.unique(cells[:, 0], return_inverse=True)[1]
+    count, total, square = np.bincount(block), np.bincount(block, means), np.bincount(block, means**2)
+    pairs, product = count * (count - 1) / 2, (total**2 - square) / 2
+    variance = square.sum() / max(count.sum(), 1)
+    if not pairs.sum() or variance == 0:
+        return 0.0, 0.0
+    correlation = product.sum() / pairs.sum() / variance
+    return float(correlation), float(np.linalg.norm(product / variance - correlation * pairs) / pairs.sum())
 
 
 def trust_of(times: np.ndarray, horizon: float) -> float:

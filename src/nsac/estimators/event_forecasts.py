@@ -1,8 +1,9 @@
 """Forecasts in continuous time: the encoding of irregular and sparse series, several targets, and known attributes."""
 
 import math
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +14,15 @@ from torch import Tensor
 from nsac._torch import single_threaded
 from nsac.estimators.backtesting import ScoredForecasts
 from nsac.estimators.base import join
-from nsac.estimators.event_calibration import EventCalibration, trust_of
+from nsac.estimators.event_calibration import (
+    SHARED_CORRELATION,
+    SHARED_ERRORS,
+    EventCalibration,
+    shared_correlation,
+    trust_of,
+)
 from nsac.estimators.event_frames import NANOSECONDS, EventColumns, EventFrame, read_events
-from nsac.estimators.event_queries import ask, warn_short_future, warn_small, warn_unobserved
+from nsac.estimators.event_queries import ask, warn_short_future, warn_small, warn_unobserved, warn_without_target
 from nsac.estimators.event_rows import (
     MAX_TRAINING_QUERIES,
     Origins,
@@ -42,7 +49,6 @@ if TYPE_CHECKING:
     from nsac.estimators.forecasting import AbstractForecaster
 
 MIN_LEVEL_SERIES = 8  # training series from which on a model sees where the offset of a series lies among them
-LONG_CALENDAR_STEP = 1.1  # longest step of a calendar over the mean one
 PREDICTION_BATCH = 256  # origins predicted at a time
 
 
@@ -158,6 +164,17 @@ class EventForecasts:
         """Forecasts for a backtest, see `scored_events`."""
         return scored_events(self, past, known, first)
 
+    def read(self, frame: pd.DataFrame) -> EventFrame:
+        """A frame as events, its times in the zone of `fit`: the time of day is an input."""
+        model = self.model
+        events = read_events(frame, model.columns_)
+        fitted, given = describe_times(model.axis_.dtype), describe_times(events.time_dtype)
+        if given != fitted:
+            raise ValueError(
+                f"Time column {model.columns_.time!r} must hold {fitted}, as in `fit`. Got {given} instead."
+            )
+        return replace(events, time_dtype=model.axis_.dtype)
+
     def answers(self, rows: EventsData, members: Sequence[AbstractMethod] | None = None) -> Answers:
         """Predictions of all queries of these rows, in double precision."""
         found: list[Answers] = []
@@ -222,7 +239,10 @@ class EventForecasts:
         calibration = EventCalibration.fit(*given, splits.by_series, targets, horizon, trust, answers.channels[row])
         scaled = calibration.apply(p, calibration.cells(target, lead, 0))
         gap = model.events_.horizon / max(1, model.horizon_)
-        model.calibration_ = calibration.with_correlation(normal_scores(scaled, y), target, lead, row, gap)
+        z = normal_scores(scaled, y)
+        model.calibration_ = calibration.with_correlation(z, target, lead, row, gap)
+        if splits.by_series:
+            _warn_shared(z, groups.numpy(), origins.times[row.numpy()] + lead.numpy(), horizon)
 
     def _calibrated(self, answers: Answers) -> tuple[Prediction, Tensor]:
         """Predictions in the unit of the targets, and their cells of the calibration."""
@@ -234,12 +254,7 @@ class EventForecasts:
     def _ask(self, frame: pd.DataFrame, at: Any) -> tuple[EventFrame, np.ndarray, np.ndarray, Answers]:
         """The frame as events, series and times of the queries, (n,), and the answers, n times the targets."""
         model = self.model
-        events = read_events(frame, model.columns_)
-        fitted, given = describe_times(model.axis_.dtype), describe_times(events.time_dtype)
-        if given != fitted:
-            raise ValueError(
-                f"Time column {model.columns_.time!r} must hold {fitted}, as in `fit`. Got {given} instead."
-            )
+        events = self.read(frame)
         scale = model.events_.scale
         for i, name in enumerate(model.columns_.channels):
             warn_far(name, events.events.of_column(i), float(scale.mean[i]), float(scale.std[i]))
@@ -247,6 +262,7 @@ class EventForecasts:
         warn_unobserved(events, model, origins)
         warn_small(events, model)
         if at is None:
+            warn_without_target(events, model, origins)
             warn_short_future(events, model, origins)
         clock = events.clock(origins)
         queries = model.events_.asked_queries(events, series, times, count)
@@ -269,10 +285,20 @@ _COLUMNS = ("offset", "scale", "target", "lead", "row", "y", "channels")
 
 
 def _length(name: str, value: Any, axis: TimeAxis, unit: float) -> float:
-    """Lookback or horizon on the clock; steps of a calendar may be longer than their mean."""
+    """Lookback or horizon on the clock; of so many steps of a calendar, the longest time they take."""
     if isinstance(value, str):
         return parse_duration(name, value, axis.dtype) / unit
-    return value * axis.mean_step / unit * (1.0 if axis.calendar is None else LONG_CALENDAR_STEP)
+    return axis.longest(value) / unit
+
+
+def _warn_shared(z: Tensor, series: np.ndarray, times: np.ndarray, horizon: float) -> None:
+    correlation, error = shared_correlation(z, series, times, horizon)
+    if correlation > max(SHARED_CORRELATION, SHARED_ERRORS * error):
+        warnings.warn(
+            f"Errors of different series at the same time have a correlation of {correlation:.2f}: the series share "
+            "shocks, and intervals for later times may be too narrow. `backtest` measures their coverage.",
+            stacklevel=5,
+        )
 
 
 def _check_targets(events: EventFrame, columns: EventColumns) -> None:

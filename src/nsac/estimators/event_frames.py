@@ -2,6 +2,7 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 # (the type checker takes a column of a frame for a frame)
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -204,9 +205,10 @@ def _merged(observed: Observed) -> Observed:
 
 
 def _categories(column: pd.Series, name: str) -> tuple[str, ...]:
-    if holds_numbers(column):
+    """Categories of a static column; none if all of its values are numbers."""
+    if holds_numbers(column) and bool((pd.to_numeric(column, errors="coerce").notna() | column.isna()).all()):
         return ()
-    found = sorted({str(value) for value in column.dropna()})
+    found = sorted(set(_texts(column).dropna()))
     if len(found) > MAX_CATEGORIES:
         raise ValueError(
             f"Static column {name!r} must hold numbers, or text of at most {MAX_CATEGORIES} categories. Got "
@@ -215,12 +217,24 @@ def _categories(column: pd.Series, name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _texts(column: pd.Series) -> pd.Series:
+    """Categories as texts; missing ones stay missing. A whole number has no decimal point."""
+    return column.map(lambda v: f"{v:.0f}" if isinstance(v, float) and v.is_integer() else str(v), na_action="ignore")
+
+
 def _static(frame: pd.DataFrame, columns: EventColumns, codes: np.ndarray, names: list[Any]) -> np.ndarray:
     """Attributes of each series, (series, static_dim): numbers, and 0 or 1 for each category."""
     attributes = []
     for name, categories in zip(columns.static, columns.categories, strict=True):
         if categories:
-            texts = frame[name].astype(str).where(frame[name].notna())
+            texts = _texts(frame[name]).astype(object)
+            new = sorted(set(texts.dropna()) - set(categories))
+            if new:
+                warnings.warn(
+                    f"Static column {name!r} has a category that was not in `fit`: {new[0]!r}. It counts as none "
+                    "of the known ones.",
+                    stacklevel=5,
+                )
             numbers = np.stack([np.where(texts.isna(), np.nan, texts == each) for each in categories], 1)
         else:
             numbers = read_numbers(frame[name], name)[:, None]

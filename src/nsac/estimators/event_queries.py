@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from nsac.estimators.forecasting import AbstractForecaster
 
 ROUNDING = 1e-9  # of the horizon
+MIN_ROWS_WITHOUT_TARGET, USUAL_GAPS = 3, 3.0
+"""Rows without a target at the end of a series, and its median gaps between targets, from which on a warning tells."""
 MIN_SMALL_VALUES, SMALL = 10, 0.05
 """Values of a series whose variation is compared, and the share of the typical one below which it is surprising."""
 
@@ -24,7 +26,8 @@ def ask(
     """Origin of each series, series and times of all queries, sorted by both, and the number of queries by series.
 
     With known-future columns the origin is the last observation, and later rows are what is predicted. Otherwise it is
-    the last row. `at` are the times to predict in every series; by default those rows, or else the steps after it.
+    the last row. `at` are the times to predict in every series; by default those rows, or else the steps after it. The
+    last step is no later than the horizon, if that is a duration.
     """
     columns, count = model.columns_, len(frame.names)
     channels = len(columns.targets) + len(columns.covariates)
@@ -39,8 +42,11 @@ def ask(
         steps = np.arange(1, model.horizon_ + 1) * model.step_
         axis, last = model.axis_, _end(model, origins[others])
         later = axis.times(axis.nearest(axis.positions(origins[others]))[:, None] + steps)
-        series = np.concatenate([series, np.repeat(others, len(steps))])
-        times = np.concatenate([times, np.minimum(later, last[:, None]).ravel()])
+        kept = np.ones_like(later, dtype=bool)
+        if axis.calendar is not None:  # a horizon of 2 days has one business day or none, if it begins on a Thursday
+            kept[:, 1:] = later[:, 1:] <= last[:, None]
+        series = np.concatenate([series, np.repeat(others, kept.sum(1))])
+        times = np.concatenate([times, np.minimum(later, last[:, None])[kept]])
         order = np.lexsort([times, series])
         series, times = series[order], times[order]
     _check_leads(frame, model, origins, series, times)
@@ -108,6 +114,30 @@ def warn_unobserved(frame: EventFrame, model: "AbstractForecaster", origins: np.
         "back on the typical series of the training data.",
         stacklevel=5,
     )
+
+
+def warn_without_target(frame: EventFrame, model: "AbstractForecaster", origins: np.ndarray) -> None:
+    """Warn of rows without a target at the end of a series, if its targets are usually closer.
+
+    If there is none within the lookback, `warn_unobserved` tells.
+    """
+    targets = target_events(frame, model.columns_)
+    clock, first = frame.clock(targets.times), np.searchsorted(targets.series, np.arange(len(origins) + 1))
+    for series, origin in enumerate(frame.clock(origins)):
+        times = np.unique(clock[first[series] : first[series + 1]])
+        if len(times) < 2 or origin - times[-1] >= model.events_.lookback:
+            continue
+        rows = frame.row_series == series
+        rows &= (frame.row_times <= origins[series]) & (frame.clock(frame.row_times) > times[-1])
+        if rows.sum() >= MIN_ROWS_WITHOUT_TARGET and origin - times[-1] > USUAL_GAPS * np.median(np.diff(times)):
+            begin = restore_times(origins[[series]], frame.time_dtype)[0]
+            warnings.warn(
+                f"The last {rows.sum()} rows{_of_series(frame, model, series)} have no target: forecasts begin after "
+                f"{begin}, the last of them, and intervals are wider. Drop these rows to forecast from the last target "
+                "on, or name what is known of the future as `known_future`, with all other columns empty.",
+                stacklevel=5,
+            )
+            return
 
 
 def warn_small(frame: EventFrame, model: "AbstractForecaster") -> None:

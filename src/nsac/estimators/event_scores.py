@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nsac.estimators.backtesting import HALF_MEAN, ScoredForecasts
-from nsac.estimators.event_frames import EventFrame, read_events
+from nsac.estimators.event_frames import EventFrame
 from nsac.estimators.event_rows import Origins, RowMaker, target_events
 from nsac.estimators.steps import CYCLES
 from nsac.estimators.windows import subsample
@@ -18,6 +18,7 @@ from nsac.uncertainty import Prediction
 
 if TYPE_CHECKING:
     from nsac.estimators.event_forecasts import Answers, EventForecasts
+    from nsac.estimators.forecasting import AbstractForecaster
 
 MAX_ORIGINS = 1000  # forecast origins that are scored, at most; subsampled evenly
 BASELINES = ("persistence", HALF_MEAN)
@@ -33,7 +34,7 @@ def scored_events(
     Standard deviations of the baselines are those of their errors in the rows that are `past`.
     """
     model, maker = forecasts.model, forecasts.model.events_
-    events = read_events(known, model.columns_)
+    events = forecasts.read(known)
     origins = _origins(events, maker, first)
     if not len(origins):
         raise ValueError(
@@ -45,7 +46,7 @@ def scored_events(
     answers = forecasts.answers(rows)
     p, cell = forecasts._calibrated(answers)
     lower, upper = model.calibration_.interval(p, cell, 0.9)
-    earlier = read_events(past, model.columns_)
+    earlier = forecasts.read(past)
     before = _origins(earlier, maker, None)
     before = before.where(subsample(np.arange(len(before)), max_origins))
     past_rows = maker.rows(earlier, before, maker.observed_queries(earlier, before), torch.float64)
@@ -55,16 +56,33 @@ def scored_events(
         method.solve(past_rows, past_rows)
         found = forecasts.answers(rows, [method])
         baselines[name] = found.prediction.affine(found.scale, found.offset)
-    seasonal = _seasonal(forecasts, events, origins, answers, baselines["persistence"])
-    if seasonal is not None:
-        baselines["seasonal"] = seasonal
+    if model.cycles_:
+        value = _one_cycle_before(forecasts, events, origins, answers)
+        if value.isnan().double().mean() <= 1 - MIN_SEASONAL:
+            found = forecasts.answers(past_rows, [method])  # of a baseline, for times, targets and units
+            error = (found.y - _one_cycle_before(forecasts, earlier, before, found)) / found.scale
+            std = _rms_by_target(error.square(), found.target, len(model.targets_))[answers.target] * answers.scale
+            mean = torch.where(value.isnan(), baselines["persistence"].mean, value)
+            baselines["seasonal"] = Prediction.gaussian(mean, std.clamp(min=1e-12))
     series = origins.series[answers.row.numpy()]
-    step = maker.horizon / model.horizon_
-    lead = np.clip(np.ceil(answers.lead.numpy() / step - 1e-6), 1, model.horizon_).astype(np.int64)
     targets = np.array(model.targets_, dtype=object)[answers.target.numpy()]
     names = np.array(events.names, dtype=object)[series]
+    begins = events.times(origins.times[answers.row.numpy()])
     times = events.times(origins.times[answers.row.numpy()] + answers.lead.numpy())
-    return ScoredForecasts(answers.y, p, lower, upper, baselines, names, lead, targets, times)
+    lead = _lead_steps(model, begins, times, answers.lead.numpy())
+    kept = torch.from_numpy(lead <= model.horizon_)  # fewer steps of a calendar may take longer
+    values = answers.y[kept], p[kept], lower[kept], upper[kept], {name: each[kept] for name, each in baselines.items()}
+    return ScoredForecasts(*values, *(each[kept.numpy()] for each in (names, lead, targets, times)))
+
+
+def _lead_steps(model: "AbstractForecaster", origins: np.ndarray, times: np.ndarray, lead: np.ndarray) -> np.ndarray:
+    """Lead times as whole steps; `lead` is that on the clock."""
+    axis = model.axis_
+    if axis.calendar is None:
+        step = model.events_.horizon / model.horizon_
+        return np.clip(np.ceil(lead / step - 1e-6), 1, model.horizon_).astype(np.int64)
+    ahead = axis.nearest(axis.positions(times)) - axis.nearest(axis.positions(origins))
+    return np.maximum(np.ceil(ahead / axis.step - 1e-6), 1).astype(np.int64)
 
 
 def _origins(events: EventFrame, maker: RowMaker, first: Any) -> Origins:
@@ -86,17 +104,9 @@ def _origins(events: EventFrame, maker: RowMaker, first: Any) -> Origins:
     return Origins(series[kept], times[kept], times[kept])
 
 
-def _seasonal(
-    forecasts: "EventForecasts", events: EventFrame, origins: Origins, answers: "Answers", persistence: Prediction
-) -> Prediction | None:
-    """The value one cycle before, or a multiple that was observed; None if there is no cycle or hardly such a value.
-
-    Its standard deviation is that of its errors in units of the series; without such a value it is persistence.
-    """
-    cycles = forecasts.model.cycles_
-    if not cycles:
-        return None
-    length = CYCLES[cycles[0]] / 1e9
+def _one_cycle_before(forecasts: "EventForecasts", events: EventFrame, origins: Origins, answers: "Answers") -> Tensor:
+    """The value one cycle of the calendar before, or a multiple that was observed, (n,); NaN if there is none."""
+    length = CYCLES[forecasts.model.cycles_[0]] / 1e9
     targets = target_events(events, forecasts.model.columns_)
     clock = events.clock(targets.times)
     lead, row = answers.lead.numpy(), answers.row.numpy()
@@ -115,13 +125,7 @@ def _seasonal(
             visible = times[nearer] <= origins.times[row][mine]
             close = np.abs(times[nearer] - asked[mine]) <= SEASONAL_TOLERANCE * length
             value[mine] = np.where(visible & close, values[nearer], np.nan)
-    known = ~np.isnan(value)
-    if known.mean() < MIN_SEASONAL:
-        return None
-    mean = torch.from_numpy(np.where(known, value, persistence.mean.numpy()))
-    error = ((answers.y - mean) / answers.scale).square()
-    std = _rms_by_target(error, answers.target, len(forecasts.model.targets_))[answers.target] * answers.scale
-    return Prediction.gaussian(mean, std.clamp(min=1e-12))
+    return torch.from_numpy(value)
 
 
 def _rms_by_target(square: Tensor, target: Tensor, targets: int) -> Tensor:

@@ -19,6 +19,7 @@ from nsac.estimators.evaluation import HistoricalForecasts, historical_forecasts
 from nsac.estimators.event_forecasts import EventForecasts
 from nsac.estimators.event_rows import RowMaker
 from nsac.estimators.forecast_plot import COVERAGES, plot_forecast
+from nsac.estimators.observations import read_numbers
 from nsac.estimators.online import OnlineCalibration, coverage_report
 from nsac.estimators.preprocessing import SeriesPreprocessor
 from nsac.estimators.steps import TimeAxis
@@ -133,7 +134,8 @@ class AbstractForecaster(AbstractEstimator):
         if self.time not in frame.columns:
             frame = frame.reset_index()
         observed = frame.assign(
-            **{self.time: parse_times(pd.Series(frame[self.time]), self.time, self.columns_.reading)}
+            **{self.time: parse_times(pd.Series(frame[self.time]), self.time, self.columns_.reading)},
+            **{name: read_numbers(pd.Series(frame[name]), name) for name in self.targets_},
         )
         return plot_forecast(table, observed, self.time, self.series, self.targets_, path)
 
@@ -153,7 +155,8 @@ class AbstractForecaster(AbstractEstimator):
 
         The rows are cut into `folds + 1` blocks of equal size; fold k fits the first k and scores forecasts of block
         k + 1. The forecaster itself does not change. Baselines are persistence, the value one cycle of the calendar
-        before (`seasonal`), and half the last value, half the mean of the series so far (`half-mean`).
+        before (`seasonal`), and half the last value, half the mean of the series so far (`half-mean`; of events, the
+        mean within the lookback).
 
         Args:
             frame: rows of all series.

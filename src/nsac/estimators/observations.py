@@ -234,7 +234,8 @@ def _sort_key(name: Any) -> list[tuple[int, float, str]]:
     if isinstance(name, (int, float, np.number)) and not isinstance(name, bool):
         return [(0, float(name), "")]
     parts = re.split(r"(\d+)", str(name))
-    return [(1, float(part), "") if part.isdecimal() else (2, 0.0, part) for part in parts]
+    key = [(1, float(part), "") if part.isdecimal() else (2, 0.0, part) for part in parts]
+    return [*key, (3, 0.0, str(name))]  # a1 and a01
 
 
 def _check_repeated(

@@ -26,6 +26,7 @@ CYCLES = {"day": DAY, "week": 7 * DAY, "year": round(365.2425 * DAY)}  # of the 
 MIN_CYCLES, MIN_STEPS_PER_CYCLE = 2, 4  # a cycle is used if the series spans it this often, in this many steps each
 UNITS = {"month": CYCLES["year"] / 12, "business month": CYCLES["year"] / 12, "business day": 1.4 * DAY, "day": DAY}
 """Units of calendar steps, and their mean length in nanoseconds."""
+REFERENCE_TIME, REFERENCE_STEPS = 18_262 * DAY, 1500  # 2020; steps of a calendar from then on that are compared
 MIN_CALENDAR_GAP = 0.8 * DAY  # shorter steps have a fixed length
 MIN_ANCHORED_ROWS = 0.9  # share of the rows that lie on calendar steps, if these are in use
 WITH_UNIT = re.compile("[A-Za-z:]")  # durations of dates: 24h, P1D, 24:00:00
@@ -106,6 +107,13 @@ class TimeAxis:
     def mean_step(self) -> float | int:
         """Length of a step on average: nanoseconds if times are dates."""
         return self.step if self.calendar is None else self.step * UNITS[self.calendar.unit]
+
+    def longest(self, steps: int) -> float | int:
+        """The longest time that so many steps take: nanoseconds if times are dates."""
+        if self.calendar is None:
+            return steps * self.step
+        first = np.floor(self.positions(np.array([REFERENCE_TIME]))) + np.arange(REFERENCE_STEPS)
+        return int((self.times(first + steps * self.step) - self.times(first)).max())
 
     def season(self, cycle: str) -> int:
         """Steps in a cycle."""

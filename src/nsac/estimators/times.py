@@ -82,7 +82,7 @@ def resolve_reading(column: pd.Series, name: str, reading: TimeReading) -> TimeR
                 f"format {layout}. For numbers that are no dates subtract a constant.",
                 stacklevel=2,
             )
-        return replace(reading, format=layout)
+        return replace(reading, format=layout, numbers=layout is None)
     if not _is_day_month_year(column):
         return reading
     return replace(reading, dayfirst=_day_is_first(column.astype(str).where(column.notna()), name, reading.dayfirst))

@@ -13,6 +13,7 @@ from torch import Tensor
 from nsac.training.data import derive_seed
 
 MIN_STD = 1e-6  # smallest standard deviation that a channel is divided by, relative to the size of its values
+ROUNDING = 1e-6  # of a lookback or horizon: an observation this close to its end lies on it
 MIN_TOKENS = 2  # width of a padded batch: with one key, attention has no noise
 
 
@@ -176,7 +177,8 @@ def cut_origins(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Ranges of the observations of each origin: (start, stop) of the past and (start, stop) of the future.
 
-    The past is `origin - lookback < time <= origin`, the future `origin < time <= origin + horizon`, in one series.
+    The past is `origin - lookback < time <= origin`, the future `origin < time <= origin + horizon`, in one series;
+    borders are exact up to rounding.
 
     Args:
         series, times: of the observations, sorted by series, then by time.
@@ -188,7 +190,7 @@ def cut_origins(
     place = np.searchsorted(names, origin_series)
     known = np.isin(origin_series, names)
     ranges = np.zeros((3, len(origins)), dtype=np.int64)
-    borders = np.stack([origins - lookback, origins, origins + horizon])
+    borders = np.stack([origins - (1 - ROUNDING) * lookback, origins, origins + (1 + ROUNDING) * horizon])
     order = np.argsort(place, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
     for rows in (group for group in groups if len(group) and known[group[0]]):
