@@ -268,10 +268,9 @@ def test_rows_to_predict_in_unequal_numbers_have_a_table_only(fitted, frame):
         fitted.predict_interval(rows)
 
 
-@pytest.mark.parametrize("name", ["update", "historical_forecasts"])
-def test_what_needs_a_grid_is_refused(fitted, frame, name):
-    with pytest.raises(ValueError, match=f"`{name}` needs a model with encoding='grid'"):
-        getattr(fitted, name)(frame)
+def test_what_needs_a_grid_is_refused(fitted, frame):
+    with pytest.raises(ValueError, match="`historical_forecasts` needs a model with encoding='grid'"):
+        fitted.historical_forecasts(frame)
 
 
 def test_a_picture_has_a_panel_per_series_and_target(fitted, frame):

@@ -47,6 +47,7 @@ class EventCalibration:
     gap: float  # time that is added to lead times where they are compared
     patterns: MissingPatterns | None = None  # classes of rows; None: no channel is missing
     classes: Tensor | None = None  # (n,), class of each score; None without patterns
+    factor: Tensor | None = None  # (targets * BINS,), on margins, adapted to later observations; None: 1
 
     @classmethod
     def fit(
@@ -108,7 +109,8 @@ class EventCalibration:
                 f"{coverage}. The interval of the model, calibrated in scale only, takes its place. Fit more rows.",
                 stacklevel=4,
             )
-            central, half = scaled.interval(coverage), self.scores.max() * scaled.std
+            factor = 1.0 if self.factor is None else self.factor[cell % len(self.scale)]
+            central, half = scaled.interval(coverage), self.scores.max() * factor * scaled.std
             lower = torch.where(margin.isinf(), torch.minimum(central[0], scaled.mean - half), lower)
             upper = torch.where(margin.isinf(), torch.maximum(central[1], scaled.mean + half), upper)
         return lower, upper
@@ -120,6 +122,10 @@ class EventCalibration:
         the margin of all patterns; a bin with too few scores has that of all together, but no less than its largest
         score. Which scores count does not depend on the coverage, so intervals are nested.
         """
+        margins = self._static_margins(coverage)
+        return margins if self.factor is None else margins * self.factor
+
+    def _static_margins(self, coverage: float) -> Tensor:
         check_probability("coverage", coverage)
         together = self._margin(torch.ones_like(self.column, dtype=torch.bool), coverage)
         of_all = together.expand_as(self.scale).clone()

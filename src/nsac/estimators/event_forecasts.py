@@ -22,6 +22,7 @@ from nsac.estimators.event_calibration import (
     trust_of,
 )
 from nsac.estimators.event_frames import NANOSECONDS, EventColumns, EventFrame, read_events
+from nsac.estimators.event_online import EventStream
 from nsac.estimators.event_queries import ask, warn_short_future, warn_small, warn_unobserved, warn_without_target
 from nsac.estimators.event_rows import (
     MAX_TRAINING_QUERIES,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from nsac.estimators.forecasting import AbstractForecaster
 
 MIN_LEVEL_SERIES = 8  # training series from which on a model sees where the offset of a series lies among them
+ONLINE = "online."  # prefix of the names of its tensors in a file
 PREDICTION_BATCH = 256  # origins predicted at a time
 
 
@@ -105,7 +107,9 @@ class EventForecasts:
         training = rows.subset(torch.arange(len(rows)), max_queries=MAX_TRAINING_QUERIES, seed=seed)
         held_out = [(train, fewer_origins(validation, training, random)) for train, validation in splits.members]
         model._fit_members(problem, training, held_out, seed, [{}])
-        self._keep(axis, maker)
+        stream = EventStream.start(len(columns.targets))
+        stream.remember(events, columns)
+        self._keep(axis, maker, stream)
         chosen = fewer_origins(splits.calibration, rows, random)
         calibration = rows.subset(torch.from_numpy(chosen), dtype=torch.float64)
         shrink_changes(model.members_, calibration)
@@ -117,7 +121,7 @@ class EventForecasts:
         """See `NSACForecaster.predict`."""
         model, targets = self.model, len(self.model.targets_)
         events, series, times, answers = self._ask(frame, at)
-        p, cell = self._calibrated(answers)
+        p, cell = self.calibrated(answers)
         table: dict[str, Any] = {model.columns_.time: restore_times(np.repeat(times, targets), events.time_dtype)}
         if model.columns_.series is not None:
             names = np.array(events.names, dtype=object)
@@ -131,20 +135,20 @@ class EventForecasts:
     def intervals(self, frame: pd.DataFrame, coverages: Sequence[float]) -> Tensor:
         """Lower and upper bounds, (series, coverages, 2, horizon[, targets])."""
         _, series, _, answers = self._ask(frame, None)
-        p, cell = self._calibrated(answers)
+        p, cell = self.calibrated(answers)
         bounds = [torch.stack(self.model.calibration_.interval(p, cell, each)) for each in coverages]
         return self._by_series(torch.stack(bounds), series).movedim(2, 0)
 
     def distribution(self, frame: pd.DataFrame) -> Prediction:
         """The calibrated mixture in the unit of the targets, (series, horizon[, targets])."""
         _, series, _, answers = self._ask(frame, None)
-        p, _ = self._calibrated(answers)
+        p, _ = self.calibrated(answers)
         return Prediction(self._by_series(p.mean_draws, series), self._by_series(p.log_std_draws, series))
 
     def samples(self, frame: pd.DataFrame, num_samples: int, generator: torch.Generator) -> Tensor:
         """Joint samples, (num_samples, series, horizon[, targets])."""
         _, series, _, answers = self._ask(frame, None)
-        p, _ = self._calibrated(answers)
+        p, _ = self.calibrated(answers)
         by_series = Prediction(*(self._by_series(each, series) for each in (p.mean_draws, p.log_std_draws)))
         shape, rows = by_series.shape, by_series.shape[0]
         flat = Prediction(by_series.mean_draws.flatten(2), by_series.log_std_draws.flatten(2))
@@ -159,6 +163,12 @@ class EventForecasts:
         count = torch.bincount(answers.row, minlength=len(events.names)).clamp(min=1)
         total = torch.zeros(len(count), dtype=torch.float64).index_add(0, answers.row, answers.prediction.epistemic)
         return (total / count).sqrt().numpy()
+
+    def update(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Adapt the margins to new observations, see `NSACForecaster.update_report`."""
+        report = self.model.online_.update(self, self.read(frame))
+        self._adapt()
+        return report
 
     def scored(self, past: pd.DataFrame, known: pd.DataFrame, first: Any) -> ScoredForecasts:
         """Forecasts for a backtest, see `scored_events`."""
@@ -206,24 +216,35 @@ class EventForecasts:
         calendar = model.axis_.calendar
         facts["calendar"] = None if calendar is None else [calendar.unit, calendar.day, calendar.time]
         facts |= {"stamps": str(model.axis_.dtype), "step": model.step_}
-        return facts | {"lookback": model.lookback_, "horizon": model.horizon_}, tensors
+        seen, arrays = model.online_.to_dict()
+        facts |= seen | {"lookback": model.lookback_, "horizon": model.horizon_}
+        return facts, tensors | {f"{ONLINE}{name}": torch.from_numpy(each) for name, each in arrays.items()}
 
     def load_state(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Inverse of `state`."""
         model, problem = self.model, self.model.problem_
         assert isinstance(problem, EventsProblem)
+        arrays = {n.removeprefix(ONLINE): each.numpy() for n, each in tensors.items() if n.startswith(ONLINE)}
         axis, maker = load_maker(facts, tensors, problem)
         model.lookback_ = count_steps("lookback", facts["lookback"], axis)
         model.horizon_ = count_steps("horizon", facts["horizon"], axis)
         if list(maker.columns.targets) != model.targets_:
             raise ValueError("`columns` do not fit the targets.")
-        self._keep(axis, maker)
+        self._keep(axis, maker, EventStream.from_dict(facts, arrays, len(model.targets_)))
+        self._adapt()
         patterns = model.calibration_.patterns
         if patterns is not None and len(patterns.learned) != self._observable:
             raise ValueError(f"Patterns of missing channels must have {self._observable} channels.")
 
-    def _keep(self, axis: TimeAxis, maker: RowMaker) -> None:
+    def _adapt(self) -> None:
+        """Margins have the factors of the stream, if any of them has moved."""
+        model, log_factor = self.model, self.model.online_.log_factor
+        factor = torch.from_numpy(np.exp(log_factor)) if log_factor.any() else None
+        model.calibration_ = replace(model.calibration_, factor=factor)
+
+    def _keep(self, axis: TimeAxis, maker: RowMaker, stream: EventStream) -> None:
         model = self.model
+        model.online_ = stream
         model.columns_, model.step_, model.cycles_ = maker.columns, axis.step, maker.cycles
         model.events_, model.axis_, model.irregular_ = maker, axis, True
 
@@ -244,7 +265,7 @@ class EventForecasts:
         if splits.by_series:
             _warn_shared(z, groups.numpy(), origins.times[row.numpy()] + lead.numpy(), horizon)
 
-    def _calibrated(self, answers: Answers) -> tuple[Prediction, Tensor]:
+    def calibrated(self, answers: Answers) -> tuple[Prediction, Tensor]:
         """Predictions in the unit of the targets, and their cells of the calibration."""
         calibration: EventCalibration = self.model.calibration_
         number = calibration.classify(answers.channels)[answers.row]

@@ -35,7 +35,7 @@ def scored_events(
     """
     model, maker = forecasts.model, forecasts.model.events_
     events = forecasts.read(known)
-    origins = _origins(events, maker, first)
+    origins = scored_origins(events, maker, first)
     if not len(origins):
         raise ValueError(
             f"`frame` must hold observations that are followed by a value of {', '.join(model.targets_)} within the "
@@ -44,10 +44,10 @@ def scored_events(
     origins = origins.where(subsample(np.arange(len(origins)), max_origins))
     rows = maker.rows(events, origins, maker.observed_queries(events, origins), torch.float64)
     answers = forecasts.answers(rows)
-    p, cell = forecasts._calibrated(answers)
+    p, cell = forecasts.calibrated(answers)
     lower, upper = model.calibration_.interval(p, cell, 0.9)
     earlier = forecasts.read(past)
-    before = _origins(earlier, maker, None)
+    before = scored_origins(earlier, maker, None)
     before = before.where(subsample(np.arange(len(before)), max_origins))
     past_rows = maker.rows(earlier, before, maker.observed_queries(earlier, before), torch.float64)
     baselines = {}
@@ -69,13 +69,13 @@ def scored_events(
     names = np.array(events.names, dtype=object)[series]
     begins = events.times(origins.times[answers.row.numpy()])
     times = events.times(origins.times[answers.row.numpy()] + answers.lead.numpy())
-    lead = _lead_steps(model, begins, times, answers.lead.numpy())
+    lead = lead_steps(model, begins, times, answers.lead.numpy())
     kept = torch.from_numpy(lead <= model.horizon_)  # fewer steps of a calendar may take longer
     values = answers.y[kept], p[kept], lower[kept], upper[kept], {name: each[kept] for name, each in baselines.items()}
     return ScoredForecasts(*values, *(each[kept.numpy()] for each in (names, lead, targets, times)))
 
 
-def _lead_steps(model: "AbstractForecaster", origins: np.ndarray, times: np.ndarray, lead: np.ndarray) -> np.ndarray:
+def lead_steps(model: "AbstractForecaster", origins: np.ndarray, times: np.ndarray, lead: np.ndarray) -> np.ndarray:
     """Lead times as whole steps; `lead` is that on the clock."""
     axis = model.axis_
     if axis.calendar is None:
@@ -85,7 +85,7 @@ def _lead_steps(model: "AbstractForecaster", origins: np.ndarray, times: np.ndar
     return np.maximum(np.ceil(ahead / axis.step - 1e-6), 1).astype(np.int64)
 
 
-def _origins(events: EventFrame, maker: RowMaker, first: Any) -> Origins:
+def scored_origins(events: EventFrame, maker: RowMaker, first: Any) -> Origins:
     """Observations that are followed by a target within the horizon; all that follows is from `first` on."""
     channels = len(maker.columns.targets) + len(maker.columns.covariates)
     seen = events.events.where(events.events.column < channels)

@@ -1,6 +1,6 @@
 """Online calibration: scores of the forecasts that came due since the last update, and margins that adapt to them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,19 +19,32 @@ SCORE_CHUNK = 8192  # windows whose draws are in memory at once
 FRESH_STEPS = 0.25  # an observation is new if it is so many steps later than the last one that was seen
 
 
+class SeenTimes(dict[str | int | None, Any]):
+    """Name of a series to the last time that was seen."""
+
+    def last(self, names: Sequence[Any], default: Any) -> np.ndarray:
+        """The last time of each series; the default of a new one."""
+        return np.array([self.get(_json_name(name), default) for name in names])
+
+    def remember(self, names: Sequence[Any], times: Sequence[Any] | np.ndarray) -> None:
+        """These times have been seen."""
+        for name, last in zip(names, times, strict=True):
+            self[_json_name(name)] = max(last, self.get(_json_name(name), last))
+
+
 @dataclass
 class OnlineCalibration:
     """Adaptive conformal margins, and the observations they have seen."""
 
     stream: LeadTimeConformal
     origin: Any  # time of step 0 of the stream
-    seen: dict[str | int | None, Any]  # name of a series to the last time that was seen
+    seen: SeenTimes
 
     @classmethod
     def start(cls, scores: np.ndarray, observations: Observations) -> "OnlineCalibration":
         """From the scores of the calibration split, (windows, horizon), in order of time."""
-        online = cls(LeadTimeConformal(scores), observations.times.min(), {})
-        online._remember(observations)
+        online = cls(LeadTimeConformal(scores), observations.times.min(), SeenTimes())
+        online.seen.remember(observations.names, observations.last)
         return online
 
     def update(
@@ -43,8 +56,7 @@ class OnlineCalibration:
         were in force when they were made, (times, coverages, horizon).
         """
         step, shape = preprocessor.axis.step, preprocessor.shape
-        before_first = observations.times.min() - step
-        seen = np.array([self.seen.get(_json_name(name), before_first) for name in observations.names])
+        seen = self.seen.last(observations.names, observations.times.min() - step)
         recent = observations.since(seen - (shape.lookback + shape.horizon + 1) * step)
         if not len(recent.times):  # all rows are older than what was seen
             return np.empty((0, shape.horizon)), np.empty((0, len(COVERAGES), shape.horizon))
@@ -59,12 +71,8 @@ class OnlineCalibration:
         steps = np.rint((grid.times[kept] - self.origin) / step).astype(np.int64)
         order = np.argsort(steps, kind="stable")
         margins = self.stream.update(steps[order], due[kept[order]])
-        self._remember(observations)
+        self.seen.remember(observations.names, observations.last)
         return due[kept[order]], margins
-
-    def _remember(self, observations: Observations) -> None:
-        for name, last in zip(observations.names, observations.last, strict=True):
-            self.seen[_json_name(name)] = max(last, self.seen.get(_json_name(name), last))
 
     def to_dict(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values, and arrays, under the names of a model folder."""
@@ -80,7 +88,7 @@ class OnlineCalibration:
         check_array_shapes(arrays, shapes)
         stream = LeadTimeConformal(arrays["scores"], arrays["alpha"], arrays["said"], facts["now"], True)
         stream.begun = facts["begun"]
-        return cls(stream, arrays["origin"][()], dict(zip(facts["seen"], arrays["seen"], strict=True)))
+        return cls(stream, arrays["origin"][()], SeenTimes(zip(facts["seen"], arrays["seen"], strict=True)))
 
 
 def absolute_scores(windows: WindowData, p: Prediction) -> np.ndarray:
@@ -101,9 +109,14 @@ def due_scores(grid: Grid, ends: np.ndarray, scores: np.ndarray) -> np.ndarray:
 def coverage_report(scores: np.ndarray, margins: np.ndarray) -> pd.DataFrame:
     """Coverage of adaptive intervals per lead time, from what `OnlineCalibration.update` returned."""
     known = ~np.isnan(scores)
-    covered = ((scores[:, None] <= margins) & known[:, None]).sum(0) / np.maximum(known.sum(0), 1)
-    table = {"step": np.arange(1, scores.shape[1] + 1), "forecasts": known.sum(0)}
-    return pd.DataFrame(table | {f"coverage_{100 * c:g}": covered[i] for i, c in enumerate(COVERAGES)})
+    return coverage_columns(known.sum(0), ((scores[:, None] <= margins) & known[:, None]).sum(0))
+
+
+def coverage_columns(forecasts: np.ndarray, covered: np.ndarray) -> pd.DataFrame:
+    """Number of forecasts of each lead time, (horizon,), and the share that is covered, from (coverages, horizon)."""
+    table = {"step": np.arange(1, len(forecasts) + 1), "forecasts": forecasts}
+    share = covered / np.maximum(forecasts, 1)
+    return pd.DataFrame(table | {f"coverage_{100 * c:g}": share[i] for i, c in enumerate(COVERAGES)})
 
 
 def _json_name(name: Any) -> str | int | None:

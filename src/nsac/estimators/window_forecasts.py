@@ -15,7 +15,7 @@ from nsac.estimators.backtesting import ScoredForecasts, scored_windows
 from nsac.estimators.base import targets_of
 from nsac.estimators.new_rows import warn_incomplete, warn_known_future
 from nsac.estimators.observations import Observations, SeriesColumns, read_observations
-from nsac.estimators.online import OnlineCalibration, absolute_scores
+from nsac.estimators.online import OnlineCalibration, absolute_scores, coverage_report
 from nsac.estimators.outages import add_outages, ages, fit_outage_scale, read_outage_scale, stretch, warn_outage
 from nsac.estimators.preprocessing import MANY_WINDOWS, SeriesPreprocessor, prepare
 from nsac.estimators.samples import fit_correlation, joint_samples, normal_scores, read_correlation
@@ -144,6 +144,11 @@ class WindowForecasts:
         """The mixture of the members, moved to the weighted mean of all models."""
         p, others = self.model._draws(windows), self.model.components_
         return p if others is None else others.correct(p, windows)
+
+    def update(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Adapt the margins to new observations, see `NSACForecaster.update_report`."""
+        preprocessor = self.model.preprocessor_
+        return coverage_report(*self.model.online_.update(preprocessor.read(frame), preprocessor, self.draws))
 
     def scored(self, past: pd.DataFrame, known: pd.DataFrame, first: Any) -> ScoredForecasts:
         """Forecasts for a backtest, see `scored_windows`."""

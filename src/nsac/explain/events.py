@@ -134,7 +134,7 @@ class EventSubject(AbstractSeriesSubject):
         order = count.argsort(stable=True)  # rows of similar length need little padding
         found = []
         for chunk in split_rows({name: each[order] for name, each in inputs.items()}, CHUNK_ROWS):
-            p, cell = self.forecasts._calibrated(self.forecasts.answers(self._data(chunk)))
+            p, cell = self.forecasts.calibrated(self.forecasts.answers(self._data(chunk)))
             ends = self.model.calibration_.interval(p, cell, coverage)
             found.append([each.view(len(chunk["x"]), -1) for each in (p.mean, p.aleatoric, p.epistemic, *ends)])
         back = order.argsort()

@@ -39,4 +39,5 @@ from nsac.uncertainty.scores import score_table as score_table
 from nsac.uncertainty.scores import sharpness as sharpness
 from nsac.uncertainty.scores import sparsify as sparsify
 from nsac.uncertainty.scores import width as width
+from nsac.uncertainty.tracking import track_margins as track_margins
 from nsac.uncertainty.transformed import TransformedPrediction as TransformedPrediction

@@ -1,0 +1,125 @@
+"""Online calibration of events: forecasts that came due since the last update move the factors of their margins."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from nsac.estimators.event_calibration import BINS
+from nsac.estimators.event_frames import EventColumns, EventFrame
+from nsac.estimators.event_rows import Origins, RowMaker, target_events
+from nsac.estimators.event_scores import lead_steps, scored_origins
+from nsac.estimators.online import SeenTimes, coverage_columns
+from nsac.estimators.preprocessing import check_array_shapes
+from nsac.training import cut_origins
+from nsac.training.events import Queries
+from nsac.uncertainty import track_margins
+from nsac.uncertainty.conformal import COVERAGES
+
+if TYPE_CHECKING:
+    from nsac.estimators.event_forecasts import EventForecasts
+
+TRACKED_COVERAGE = 0.9  # whose misses move the factors; intervals of other coverages are stretched alike
+CHUNK_ROWS = 2048  # origins whose draws are in memory at once
+
+
+@dataclass
+class EventStream:
+    """Factors on the margins of each target and bin of lead time, and the observations they have seen."""
+
+    log_factor: np.ndarray  # (targets * BINS,)
+    seen: SeenTimes
+
+    @classmethod
+    def start(cls, targets: int) -> "EventStream":
+        """Factors of 1; nothing has been seen."""
+        return cls(np.zeros(targets * BINS), SeenTimes())
+
+    def remember(self, frame: EventFrame, columns: EventColumns) -> None:
+        """The observations of the frame have been seen; values that are known in advance are none."""
+        self.seen.remember(frame.names, frame.origins(len(columns.targets) + len(columns.covariates)))
+
+    def update(self, forecasts: "EventForecasts", frame: EventFrame) -> pd.DataFrame:
+        """Adapt to the new observations, and report the coverage of their forecasts by lead time in steps."""
+        model = forecasts.model
+        calibration = replace(model.calibration_, factor=None)
+        due = _due_forecasts(forecasts, frame, self.seen.last(frame.names, frame.row_times.min() - 1))
+        largest = calibration.scores.max()  # of an interval without enough scores, at least
+        of_cells = {each: calibration.margins(float(each)).flatten().clamp(max=largest) for each in COVERAGES}
+        margins = {each: margin[due["cell"]].numpy() for each, margin in of_cells.items()}
+        column, margin = due["cell"] % len(calibration.scale), margins[TRACKED_COVERAGE]
+        ratio = np.divide(due["score"], margin, out=np.zeros_like(margin), where=margin > 0)
+        self.log_factor, compared = track_margins(self.log_factor, due["time"], column, ratio, TRACKED_COVERAGE)
+        self.remember(frame, model.columns_)
+        covered = np.stack([due["score"] <= each * np.exp(compared) for each in margins.values()])
+        return _report(covered, due, model.targets_, model.horizon_)
+
+    def to_dict(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values, and arrays, under the names of a model folder."""
+        return {"seen": list(self.seen)}, {"seen": np.array(list(self.seen.values())), "log_factor": self.log_factor}
+
+    @classmethod
+    def from_dict(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray], targets: int) -> "EventStream":
+        """From what `to_dict` gave; folders of earlier versions have no stream."""
+        if "seen" not in facts:
+            return cls.start(targets)
+        check_array_shapes(arrays, {"log_factor": (targets * BINS,), "seen": (len(facts["seen"]),)})
+        if not np.isfinite(arrays["log_factor"]).all():
+            raise ValueError("`log_factor` must be finite.")
+        return cls(arrays["log_factor"], SeenTimes(zip(facts["seen"], arrays["seen"], strict=True)))
+
+
+def _due_forecasts(forecasts: "EventForecasts", frame: EventFrame, seen: np.ndarray) -> dict[str, np.ndarray]:
+    """Forecasts of all targets that were observed after `seen`, the last time of each series, in order of time.
+
+    Time, lead time in steps, number of the target, cell of the calibration, and absolute error in calibrated standard
+    deviations.
+    """
+    model, maker = forecasts.model, forecasts.model.events_
+    origins, queries = _new_queries(frame, maker, frame.clock(seen))
+    found = [{name: np.empty(0, kind) for name, kind in _COLUMNS.items()}]
+    for first in range(0, len(origins), CHUNK_ROWS):
+        rows = np.arange(first, min(first + CHUNK_ROWS, len(origins)))
+        chosen, asked = origins.where(rows), queries._replace(start=queries.start[rows], stop=queries.stop[rows])
+        answers = forecasts.answers(maker.rows(frame, chosen, asked, torch.float64))
+        p, cell = forecasts.calibrated(answers)
+        begins = chosen.times[answers.row.numpy()]
+        times = frame.times(begins + answers.lead.numpy())
+        steps = lead_steps(model, frame.times(begins), times, answers.lead.numpy())
+        score = ((answers.y - p.mean).abs() / p.std).numpy()
+        values = times, steps, answers.target.numpy(), cell.numpy(), score
+        found.append(dict(zip(_COLUMNS, values, strict=True)))
+    due = {name: np.concatenate([each[name] for each in found]) for name in _COLUMNS}
+    kept = np.flatnonzero(due["step"] <= model.horizon_)  # fewer steps of a calendar may take longer
+    order = kept[np.argsort(due["time"][kept], kind="stable")]
+    return {name: values[order] for name, values in due.items()}
+
+
+_COLUMNS = {"time": np.int64, "step": np.int64, "target": np.int64, "cell": np.int64, "score": np.float64}
+
+
+def _new_queries(frame: EventFrame, maker: RowMaker, seen: np.ndarray) -> tuple[Origins, Queries]:
+    """Origins that are followed by a target after `seen`, and their queries for such targets."""
+    origins = scored_origins(frame, maker, None)
+    queries = maker.observed_queries(frame, origins)
+    targets = target_events(frame, maker.columns)
+    clock = frame.clock(targets.times)
+    new = cut_origins(targets.series, clock, origins.series, seen[origins.series], 0.0, 0.0)[1]
+    queries = queries._replace(start=torch.maximum(queries.start, new))
+    kept = np.flatnonzero((queries.stop > queries.start).numpy())
+    return origins.where(kept), queries._replace(start=queries.start[kept], stop=queries.stop[kept])
+
+
+def _report(covered: np.ndarray, due: dict[str, np.ndarray], targets: list[str], horizon: int) -> pd.DataFrame:
+    tables: list[Any] = []
+    for number, name in enumerate(targets):
+        own = due["target"] == number
+        forecasts = np.bincount(due["step"][own], minlength=horizon + 1)[1:]
+        inside = np.stack([np.bincount(due["step"][own], each[own], horizon + 1)[1:] for each in covered])
+        table = coverage_columns(forecasts, inside)
+        if len(targets) > 1:
+            table.insert(0, "target", name)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
