@@ -45,6 +45,27 @@ def test_the_list_is_printed(records):
     assert "6 of 45" in call("bench", "list", "--records", records).stdout
 
 
+def test_the_status_has_the_seeds_with_and_without_a_record(records):
+    rows = json.loads(call("bench", "status", "boston", "--json", "--protocol", "sound", "--records", records).stdout)
+    by_method = {row["method"]: row for row in rows}
+    assert by_method["nsac"] == {
+        "task": "boston", "protocol": "sound", "method": "nsac", "done": [0, 1, 2], "to_do": [3, 4], "stale": 0,
+    }  # fmt: skip
+    assert by_method["de"]["done"] == []
+    assert "0 1 2" in call("bench", "status", "--records", records).stdout
+
+
+def test_the_status_counts_stale_records(records):
+    name = next(records.glob("boston_sound_nsac_1_*.json"))
+    name.rename(name.with_name("boston_sound_nsac_1_0000000000000000.json"))
+    rows = json.loads(call("bench", "status", "--json", "--protocol", "sound", "--records", records).stdout)
+    assert (rows[0]["done"], rows[0]["stale"]) == ([0, 2], 1)
+
+
+def test_the_status_of_a_folder_without_records_names_the_remedy(tmp_path):
+    assert "Name tasks, or run `nsac bench run` first" in call("bench", "status", "--records", tmp_path, code=2).stderr
+
+
 def test_a_dry_run_prints_the_planned_runs(tmp_path, forbid):
     arguments = ("boston", "--method", "nsac", "--seeds", "0,3", "--dry-run", "--out", tmp_path)
     output = call("bench", "run", *arguments).stdout

@@ -24,6 +24,11 @@ def pretend(monkeypatch):
     monkeypatch.setattr(running, "run_setting", run)
 
 
+def test_speed_is_the_study_of_cost(tmp_path):
+    plans = [call("bench", *name, "--dry-run", "--out", tmp_path).stdout for name in (["speed"], ["study", "cost"])]
+    assert plans[0] == plans[1]
+
+
 def test_a_dry_run_prints_the_planned_settings(tmp_path):
     output = call("bench", "study", "cost", "--dry-run", "--out", tmp_path).stdout
     assert output.startswith("7 settings, 0 done, 7 to do:") and "cost: method torch-nac, seed 0" in output

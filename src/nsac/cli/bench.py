@@ -1,4 +1,4 @@
-"""`nsac bench list`, `run` and `table`: the grid of tasks, methods and seeds."""
+"""`nsac bench list`, `run`, `status` and `table`: the grid of tasks, methods and seeds."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,6 +95,39 @@ def run(
         failed = _execute(configs, store, place, track is not None, as_json)
         done = sum(config.name in store for config in configs)
     common.print_outcome("runs", len(configs), done, failed, out, as_json)
+
+
+def status(
+    tasks: TableTasks = None,
+    seeds: common.Seeds = "0-4",
+    protocol: Protocol = None,
+    records: common.GridRecords = GRID_FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Print which seeds of each task and method have a record, and how many of their records are stale."""
+    from nsac.lab.grid.config import PROTOCOLS, config_names, grid
+    from nsac.lab.grid.store import Store
+
+    with one_line_errors():
+        store, protocols = Store(records), [protocol] if protocol else list(PROTOCOLS)
+        names = set(store.names())
+        chosen = tasks or [task for task in config_names() if any(name.startswith(f"{task}_") for name in names)]
+        if not chosen:
+            stop(f"{records} has no records. Name tasks, or run `nsac bench run` first.")
+        rows: dict[str, dict] = {}
+        for config in grid(chosen, None, common.parse_seeds(seeds), protocols):
+            place = {"task": config.task, "protocol": config.protocol, "method": config.method}
+            row = rows.setdefault("_".join(place.values()), {**place, "done": [], "to_do": [], "stale": 0})
+            row["done" if config.name in names else "to_do"].append(config.seed)
+            same_run = config.name.removesuffix(config.key)
+            row["stale"] += sum(name.startswith(same_run) for name in names - {config.name})
+    texts = []
+    for row in rows.values():
+        done, to_do = (" ".join(map(str, row[name])) for name in ("done", "to_do"))
+        texts.append((row["task"], row["protocol"], row["method"], done, to_do, str(row["stale"])))
+    heading = ("task", "protocol", "method", "seeds done", "to do", "stale")
+    note = "Stale records (the configuration or code has changed) are ignored."
+    show(as_json, list(rows.values()), common.make_table(heading, texts), note)
 
 
 def table(

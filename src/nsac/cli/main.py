@@ -33,7 +33,9 @@ def _root(
 for command in (example, fit.fit, model.predict, model.evaluate, explain, fit.backtest, model.export, studies.demo):
     app.command()(command)
 group.command("list")(bench.list_)
-for command in (bench.run, bench.table, report.report, studies.study, studies.figure, shifts.shifts, shifts.growth):
+for command in (bench.run, bench.status, bench.table, report.report, studies.study, studies.speed, studies.figure):
+    group.command()(command)
+for command in (shifts.shifts, shifts.growth):
     group.command()(command)
 for command in (studies.frozen, studies.ablation):
     group.command(hidden=True)(command)

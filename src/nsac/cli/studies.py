@@ -96,6 +96,13 @@ def study(
     common.print_outcome("settings", len(every), done, failed, out, as_json)
 
 
+def speed(
+    dry_run: common.DryRun = False, out: common.WrittenRecords = common.STUDY_FOLDER, as_json: AsJson = False
+) -> None:
+    """Measure run time and memory of all methods, and print the table; the same as `nsac bench study cost`."""
+    study(["cost"], dry_run=dry_run, out=out, as_json=as_json)
+
+
 def figure(
     names: Annotated[
         list[str] | None, typer.Argument(help="Figures. Default: all that have records.", show_default=False)
