@@ -91,6 +91,13 @@ def test_scores_by_series_need_series():
         model(3, 12).backtest(frame, 1, by="series")
 
 
+@pytest.mark.parametrize("name", ["method", "fold"])
+def test_scores_by_series_refuse_a_series_column_with_the_name_of_another(name):
+    frame = two_targets(np.arange(100.0)).assign(**{name: "s"})
+    with pytest.raises(ValueError, match=f"must not be a column of the scores.*Got '{name}'"):
+        model(3, 12, series=name).backtest(frame, 1, by="series")
+
+
 def test_text_that_reads_as_numbers_is_drawn_as_numbers():
     frame = two_targets(np.arange(100.0))
     fitted = model(3, 12).fit(frame)

@@ -191,3 +191,12 @@ def test_what_a_column_decides_is_remembered():
     reading = resolve_reading(pd.Series(["31/12/1990", "01/01/1991"]), "t", TimeReading())
     assert reading == TimeReading(dayfirst=True)
     assert parse_times(pd.Series(["01/02/1990"]), "t", reading)[0] == pd.Timestamp("1990-02-01")
+
+
+def test_a_zone_without_a_name_is_refused_as_a_model_folder_could_not_hold_it():
+    from dateutil import tz
+
+    dates = pd.Series(pd.date_range("2024-01-01", periods=3, freq="h", tz=tz.tzoffset(None, 3600)))
+    with pytest.raises(ValueError, match=r"must have a time zone with a name.*Got tzoffset.*tz_convert"):
+        read_times(dates, "t")
+    read_times(dates.dt.tz_convert("Europe/Berlin"), "t")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nsac.estimators.forecasting import AbstractForecaster
 
 BACKTEST_SCORES = ("mse", "mae", "crps", "nll", "coverage_90", "width_90")  # in the order of the table
+BACKTEST_COLUMNS = ("fold", "target", "lead_time", "method", "forecasts", *BACKTEST_SCORES)
 MAX_ORIGINS = 2000  # forecast origins that are scored in each fold, at most; subsampled evenly
 BASELINES = ("persistence", "seasonal")  # scored beside the forecaster; the second needs a cycle of the calendar
 HALF_MEAN = "half-mean"  # a further baseline: half the last known value, half the mean of the series so far
@@ -55,6 +56,10 @@ def backtest(
         check_choice("by", each, GROUPINGS)
     if "series" in groupings and forecaster.series is None:
         raise ValueError("`by='series'` needs several series. Got no column of series. Name it with `series`.")
+    if "series" in groupings and forecaster.series in BACKTEST_COLUMNS:
+        raise ValueError(
+            f"`series` must not be a column of the scores with `by='series'`. Got {forecaster.series!r}. Rename it."
+        )
     whole = check_frame(frame, forecaster.time, [("time", forecaster.time)])
     reading = resolve_reading(whole[forecaster.time], forecaster.time, forecaster._reading())
     times = read_times(whole[forecaster.time], forecaster.time, reading)[0]

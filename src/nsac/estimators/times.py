@@ -43,6 +43,7 @@ def read_times(column: pd.Series, name: str, reading: TimeReading | None = None)
                 f"Time column {name!r} must hold dates from 1678 to 2261. {_row(column, far)} has {given.iloc[row]!r}, "
                 f"read as {column.iloc[row]}. Correct it, or make all times numbers, such as years."
             )
+        _check_zone(column.dtype, name)
         return utc.astype("datetime64[ns]").to_numpy().astype(np.int64), column.dtype
     times = column.to_numpy(dtype=np.float64)
     if not np.isfinite(times).all():
@@ -50,6 +51,17 @@ def read_times(column: pd.Series, name: str, reading: TimeReading | None = None)
         value = times[np.argmax(bad)]
         raise ValueError(f"Time column {name!r} must hold finite numbers. {_row(column, bad)} has {value}.")
     return times, np.dtype(np.float64)
+
+
+def _check_zone(dtype: Any, name: str) -> None:
+    """A model folder holds the zone by its name."""
+    try:
+        types.pandas_dtype(str(dtype))
+    except TypeError:
+        raise ValueError(
+            f"Time column {name!r} must have a time zone with a name, such as 'Europe/Berlin'. Got {dtype.tz!r} "
+            f"instead. Convert it, for instance by frame[{name!r}].dt.tz_convert('Europe/Berlin')."
+        ) from None
 
 
 def read_at(at: Any, dtype: Any, reading: TimeReading | None = None) -> np.ndarray:
