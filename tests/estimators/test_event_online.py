@@ -5,6 +5,7 @@ import pytest
 import nsac
 from nsac import NSACForecaster
 from nsac.estimators import ModelError
+from nsac.estimators.event_online import _due_forecasts
 from nsac.estimators.files import read_model, write_model
 from support.events import events, stays
 
@@ -108,6 +109,19 @@ def test_several_targets_and_series_have_a_row_each_and_a_new_series_counts():
     report = model.update_report(frame.assign(stay=frame["stay"] + "-new"))
     assert list(report)[:3] == ["target", "step", "forecasts"]
     assert report.groupby("target")["forecasts"].sum().min() > 0
+
+
+@pytest.mark.parametrize("dated", [True, False])
+def test_forecasts_come_due_at_the_exact_times_of_the_targets(dated):
+    frame = stays(dated=dated)
+    horizon, lookback = ("6h", "24h") if dated else (6, 24)
+    model = events(method="persistence", horizon=horizon, lookback=lookback).fit(frame[frame["stay"] < "s2"])
+    read = model._forecasts.read(frame)
+    due = _due_forecasts(model._forecasts, read, model.online_.seen.last(read.names, read.row_times.min() - 1))
+    assert len(due["time"])
+    for target in (0, 1):
+        own = read.events.times[(read.events.column == target) & (read.events.series == 2)]
+        assert set(due["time"][due["target"] == target]) <= set(own)
 
 
 def test_the_order_of_rows_does_not_matter(folder):

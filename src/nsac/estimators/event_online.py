@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 
 from nsac.estimators.event_calibration import BINS
-from nsac.estimators.event_frames import EventColumns, EventFrame
+from nsac.estimators.event_frames import EventColumns, EventFrame, Observed
 from nsac.estimators.event_rows import Origins, RowMaker, target_events
 from nsac.estimators.event_scores import lead_steps, scored_origins
 from nsac.estimators.online import SeenTimes, coverage_columns
@@ -78,16 +78,19 @@ def _due_forecasts(forecasts: "EventForecasts", frame: EventFrame, seen: np.ndar
     deviations.
     """
     model, maker = forecasts.model, forecasts.model.events_
-    origins, queries = _new_queries(frame, maker, frame.clock(seen))
+    targets = target_events(frame, maker.columns)
+    origins, queries = _new_queries(frame, targets, maker, frame.clock(seen))
     found = [{name: np.empty(0, kind) for name, kind in _COLUMNS.items()}]
     for first in range(0, len(origins), CHUNK_ROWS):
         rows = np.arange(first, min(first + CHUNK_ROWS, len(origins)))
         chosen, asked = origins.where(rows), queries._replace(start=queries.start[rows], stop=queries.stop[rows])
         answers = forecasts.answers(maker.rows(frame, chosen, asked, torch.float64))
         p, cell = forecasts.calibrated(answers)
-        begins = chosen.times[answers.row.numpy()]
-        times = frame.times(begins + answers.lead.numpy())
-        steps = lead_steps(model, frame.times(begins), times, answers.lead.numpy())
+        count = (asked.stop - asked.start).numpy()
+        first_of_row = np.repeat(asked.start.numpy() - np.cumsum(count) + count, count)
+        times = targets.times[first_of_row + np.arange(len(first_of_row))]  # answers are in the order of the queries
+        begins = frame.times(chosen.times[answers.row.numpy()])
+        steps = lead_steps(model, begins, times, answers.lead.numpy())
         score = ((answers.y - p.mean).abs() / p.std).numpy()
         values = times, steps, answers.target.numpy(), cell.numpy(), score
         found.append(dict(zip(_COLUMNS, values, strict=True)))
@@ -100,11 +103,10 @@ def _due_forecasts(forecasts: "EventForecasts", frame: EventFrame, seen: np.ndar
 _COLUMNS = {"time": np.int64, "step": np.int64, "target": np.int64, "cell": np.int64, "score": np.float64}
 
 
-def _new_queries(frame: EventFrame, maker: RowMaker, seen: np.ndarray) -> tuple[Origins, Queries]:
+def _new_queries(frame: EventFrame, targets: Observed, maker: RowMaker, seen: np.ndarray) -> tuple[Origins, Queries]:
     """Origins that are followed by a target after `seen`, and their queries for such targets."""
     origins = scored_origins(frame, maker, None)
     queries = maker.observed_queries(frame, origins)
-    targets = target_events(frame, maker.columns)
     clock = frame.clock(targets.times)
     new = cut_origins(targets.series, clock, origins.series, seen[origins.series], 0.0, 0.0)[1]
     queries = queries._replace(start=torch.maximum(queries.start, new))
