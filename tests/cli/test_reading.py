@@ -119,6 +119,22 @@ def test_thousands_separators_are_no_text_in_a_numeric_column(tmp_path):
     assert read_table(written(tmp_path, 'x,y\n950,1\n"1,100",2\n980,3\n'))["x"].tolist() == ["950", "1,100", "980"]
 
 
+def test_text_among_decimal_commas_is_named(tmp_path):
+    path = written(tmp_path, "x;y\n0,78;1\n1,5;2\nerror;3\n2,5;4\n")
+    with pytest.raises(TableError, match="column 'x' is numeric, but row 3 below the header contains 'error'"):
+        read_table(path)
+
+
+def test_thousands_among_decimal_commas_are_numbers(tmp_path):
+    frame = read_table(written(tmp_path, "x;y\n0,78;1\n1.234,5;2\n"))
+    assert frame["x"].tolist() == [0.78, 1234.5]
+
+
+def test_dates_with_points_are_no_numbers(tmp_path):
+    frame = read_table(written(tmp_path, "x;y\n01.02.2020;1,5\n02.02.2020;2\nlater;3\n"))
+    assert frame["x"].tolist() == ["01.02.2020", "02.02.2020", "later"]
+
+
 def test_names_that_differ_are_not_suggested(tmp_path):
     frame = read_table(written(tmp_path, "river,x\n1,2\n"))
     with pytest.raises(TableError, match="no column 'price'. Its columns are: river, x.$"):

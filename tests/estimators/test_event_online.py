@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -117,7 +119,8 @@ def test_forecasts_come_due_at_the_exact_times_of_the_targets(dated):
     horizon, lookback = ("6h", "24h") if dated else (6, 24)
     model = events(method="persistence", horizon=horizon, lookback=lookback).fit(frame[frame["stay"] < "s2"])
     read = model._forecasts.read(frame)
-    due = _due_forecasts(model._forecasts, read, model.online_.seen.last(read.names, read.row_times.min() - 1))
+    seen = model.online_.seen.last(read.names, [read.row_times.min() - 1] * 2)
+    due = _due_forecasts(model._forecasts, read, seen)
     assert len(due["time"])
     for target in (0, 1):
         own = read.events.times[(read.events.column == target) & (read.events.series == 2)]
@@ -128,3 +131,42 @@ def test_the_order_of_rows_does_not_matter(folder):
     frame = walk(190)
     shuffled = nsac.load(folder).update(frame.sample(frac=1, random_state=0))
     np.testing.assert_array_equal(shuffled.online_.log_factor, nsac.load(folder).update(frame).online_.log_factor)
+
+
+def test_a_target_that_arrives_after_another_one_is_scored():
+    frame = stays(1, 120)
+    model = events(method="persistence").fit(frame[:80])
+    at_once = copy.deepcopy(model).update_report(frame)
+    first = model.update_report(frame.assign(MAP=frame["MAP"].where(frame.index < 80)))
+    second = model.update_report(frame)
+    counts = [report.groupby("target")["forecasts"].sum().to_dict() for report in (at_once, first, second)]
+    assert counts[1]["MAP"] == counts[2]["HR"] == 0
+    assert counts[2]["MAP"] == counts[0]["MAP"] > 0
+
+
+def test_rows_that_are_planned_are_not_seen():
+    frame = stays(2, 120)
+    past = frame[frame["t"] <= frame["t"].sort_values().iloc[150]]
+    model = events(method="persistence").fit(past)
+    plan = frame.tail(1).assign(stay="s0", t=frame["t"].max(), HR=np.nan, MAP=np.nan, age=50)
+    model.update(pd.concat([frame[frame["stay"] == "s1"], plan]))
+    assert model.update_report(frame[frame["stay"] == "s0"])["forecasts"].sum() > 0
+
+
+def test_new_rows_alone_are_named_and_can_be_scored_later(folder):
+    frame, model = walk(190), nsac.load(folder)
+    with pytest.warns(UserWarning, match="None of the 1 new values has an earlier observation.*Pass lookback"):
+        model.update(frame.tail(1))
+    assert model.update_report(frame)["forecasts"].sum() > 0
+
+
+def test_a_frame_without_any_value_changes_nothing(folder):
+    report = nsac.load(folder).update_report(walk(190).tail(3).assign(y=np.nan))
+    assert report["forecasts"].sum() == 0
+    assert report["coverage_90"].isna().all()
+
+
+def test_whole_numbers_name_the_same_series_whatever_their_type():
+    frame = stays(3).replace({"stay": {"s0": 0, "s1": 1, "s2": 2}})
+    model = events(method="persistence").fit(frame.astype({"stay": int}))
+    assert model.update_report(frame.astype({"stay": float}))["forecasts"].sum() == 0

@@ -121,3 +121,14 @@ def test_old_rows_of_some_series_change_nothing():
     for old in (frame[frame["s"] == "s1"].head(50), frame[frame["s"] != "s0"].groupby("s").head(1), frame):
         model.update(old)
     assert np.array_equal(model.stream_.alpha, alpha)
+
+
+def test_a_row_without_a_target_may_still_receive_it(folder):
+    frame, model = daily_cycle(290, seed=3), nsac.load(folder)
+    late = frame.assign(y=frame["y"].where(frame.index < 260))
+    assert model.update_report(late)["forecasts"].sum() == 0
+    assert model.update_report(frame)["forecasts"].sum() == nsac.load(folder).update_report(frame)["forecasts"].sum()
+
+
+def test_the_coverage_of_no_forecast_is_missing(folder):
+    assert nsac.load(folder).update_report(daily_cycle(290, seed=3).head(100))["coverage_90"].isna().all()

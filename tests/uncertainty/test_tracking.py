@@ -21,12 +21,18 @@ def test_the_mean_miss_less_alpha_is_the_change_of_the_logarithm_over_the_steps(
     np.testing.assert_allclose(misses.mean() - 0.1, (after[0] - 0.4) / (STEP_SIZE * 500))
 
 
-@pytest.mark.parametrize("scale", [0.25, 1.0, 5.0], ids=["too wide", "right", "too narrow"])
+@pytest.mark.parametrize("scale", [0.7, 1.0, 5.0], ids=["too wide", "right", "too narrow"])
 def test_the_factor_approaches_the_scale_of_the_errors(scale):
     after, compared = track_margins(np.zeros(1), *stream(20_000, scale), 0.9)
     # The stationary variance of the logarithm is about eta alpha (1 - alpha) / (2 * 0.34): 0.05 is its root.
     assert after[0] == pytest.approx(np.log(scale), abs=5 * 0.05)
     assert np.mean(compared[5000:]) == pytest.approx(np.log(scale), abs=0.05)
+
+
+def test_after_a_time_without_errors_intervals_are_half_as_wide():
+    times, column, _ = stream(2000)
+    after, _ = track_margins(np.zeros(1), times, column, np.zeros(2000), 0.9)
+    np.testing.assert_allclose(np.exp(after), 0.5)
 
 
 def test_a_stream_in_pieces_is_the_stream_at_once():

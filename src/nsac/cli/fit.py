@@ -92,12 +92,13 @@ def fit(
         groups, weights = [group] if group is not None else [], [weight] if weight is not None else []
         text = [*(category or ()), *groups, *([time_column] if time_column and time_format else [])]
         text += [series] if series is not None else []  # 001 is not 1
-        frame = read_file(data, text, encoding)
+        dropped = [name for name in dict.fromkeys(drop or ()) if name not in (group, weight)]
+        frame = read_file(data, [*text, *dropped], encoding)
         find_columns(frame, [*target, *(category or ()), *(drop or ()), *groups, *weights], data)
         for option, names in (("--category", category), ("--drop", drop), ("--group", groups), ("--weight", weights)):
             for name in set(names or ()) & set(target):
                 raise TableError(f"`{option}` must not name the target. Got {name!r} instead. Leave out the option.")
-        frame = frame.drop(columns=[name for name in dict.fromkeys(drop or ()) if name not in (group, weight)])
+        frame = frame.drop(columns=dropped)
         settings = {"method": method, "random_state": seed, "verbose": not as_json}
         if steps:
             settings["training"] = {"max_steps": steps}
@@ -113,6 +114,8 @@ def fit(
             settings |= {"time": time_column, "series": series, "time_format": time_format, "dayfirst": dayfirst}
             settings |= forecasts.fit_options(horizon, lookback, static, known_future, time_encoding)
             estimator, rows = forecasts.fit(frame, target, settings)
+            used = {time_column, series, *estimator.columns_.inputs}
+            frame = frame[[name for name in frame.columns if name in used]]
             note(estimator.encoding_reason_)
         estimator.set_params(verbose=False).save(out)
         report = {"model": str(out), "class": type(estimator).__name__, "method": method, "seed": seed, "rows": rows}

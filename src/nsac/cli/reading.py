@@ -88,6 +88,7 @@ def read_table(
         if needed is None or name in needed:
             frame[name] = without_blanks(frame[name], name in text)
             if name not in text:
+                frame[name] = with_decimal_commas(frame[name])
                 check_mixed(frame, name, path)
     return frame
 
@@ -220,27 +221,36 @@ def without_blanks(column: Any, text: bool) -> Any:
     return column if text or (numbers.isna() & column.notna()).any() else numbers
 
 
+def with_decimal_commas(column: Any) -> Any:
+    """The column as numbers if all of its texts are such as "1.234,5", which pandas does not read."""
+    from nsac.estimators.cells import find_decimal, read_numbers
+
+    return read_numbers(column, ",")[0] if find_decimal(column) == "," else column
+
+
 def check_mixed(frame: "DataFrame", name: str, path: Path) -> None:
     """Refuse text in a numeric column: it is an error, or a code for missing values that pandas does not know."""
     import numpy as np
     import pandas as pd
 
     from nsac._checks import row_name
-    from nsac.estimators.cells import find_decimal
+    from nsac.estimators import cells
 
     column = frame.loc[:, name]
     if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
         return
     rows = np.flatnonzero(column.notna())
     values = [str(value) for value in column.iloc[rows]]
-    is_text = np.isnan(np.asarray(pd.to_numeric(pd.Series(values, dtype=object), errors="coerce"), dtype=float))
-    if not is_text.any() or is_text.mean() > 1 - MIN_NUMERIC_FRACTION or find_decimal(column) is not None:
+    by_pandas = np.isnan(cells.read_numbers(values)[0])
+    by_commas = np.array([not cells.is_number(value, ",") for value in values], dtype=bool)
+    is_text = by_commas if by_commas.sum() < by_pandas.sum() else by_pandas
+    if not is_text.any() or is_text.mean() > 1 - MIN_NUMERIC_FRACTION or cells.find_decimal(column) is not None:
         return
     first = int(is_text.argmax())
     raise TableError(
         f"{path}: column {name!r} is numeric, but {row_name(frame, rows[first])} contains "
-        f"{values[first][:40]!r}. Correct it, leave the field empty if the value is missing, or if the column is "
-        f"categorical pass `--category {shlex.quote(name)}`."
+        f"{values[first][:40]!r}. Correct it, leave the field empty if the value is missing, leave the column out "
+        f"with `--drop {shlex.quote(name)}`, or if it is categorical in a table pass `--category {shlex.quote(name)}`."
     )
 
 

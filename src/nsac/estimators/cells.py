@@ -97,12 +97,17 @@ def decimal_separator(texts: Sequence[Any]) -> str | None:
     """
     if not all(isinstance(text, str) for text in texts):
         return None
-    for decimal, thousands in ((".", ","), (",", ".")):
-        whole = rf"(?:\d+|\d{{1,3}}(?:[{thousands}{SEPARATORS}]\d{{3}})+)"
-        number = re.compile(rf"\s*[+-]?{whole}(?:\{decimal}\d*)?(?:[eE][+-]?\d+)?\s*")
-        if all(number.fullmatch(text) for text in texts):
+    for decimal in (".", ","):
+        if all(is_number(text, decimal) for text in texts):
             return decimal
     return None
+
+
+def is_number(text: str, decimal: str) -> bool:
+    """Whether a text is a number with this decimal separator, with or without separators between thousands."""
+    thousands = "," if decimal == "." else "."
+    whole = rf"(?:\d+|\d{{1,3}}(?:[{thousands}{SEPARATORS}]\d{{3}})+)"
+    return re.fullmatch(rf"\s*[+-]?{whole}(?:\{decimal}\d*)?(?:[eE][+-]?\d+)?\s*", text) is not None
 
 
 def remove_separators(text: str, decimal: str) -> str:

@@ -108,7 +108,7 @@ class EventForecasts:
         held_out = [(train, fewer_origins(validation, training, random)) for train, validation in splits.members]
         model._fit_members(problem, training, held_out, seed, [{}])
         stream = EventStream.start(len(columns.targets))
-        stream.remember(events, columns)
+        stream.remember(events, len(columns.targets))
         self._keep(axis, maker, stream)
         chosen = fewer_origins(splits.calibration, rows, random)
         calibration = rows.subset(torch.from_numpy(chosen), dtype=torch.float64)

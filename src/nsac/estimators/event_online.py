@@ -1,5 +1,6 @@
 """Online calibration of events: forecasts that came due since the last update move the factors of their margins."""
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -8,12 +9,11 @@ import pandas as pd
 import torch
 
 from nsac.estimators.event_calibration import BINS
-from nsac.estimators.event_frames import EventColumns, EventFrame, Observed
+from nsac.estimators.event_frames import EventFrame, Observed
 from nsac.estimators.event_rows import Origins, RowMaker, target_events
 from nsac.estimators.event_scores import lead_steps, scored_origins
 from nsac.estimators.online import SeenTimes, coverage_columns
 from nsac.estimators.preprocessing import check_array_shapes
-from nsac.training import cut_origins
 from nsac.training.events import Queries
 from nsac.uncertainty import track_margins
 from nsac.uncertainty.conformal import COVERAGES
@@ -37,22 +37,28 @@ class EventStream:
         """Factors of 1; nothing has been seen."""
         return cls(np.zeros(targets * BINS), SeenTimes())
 
-    def remember(self, frame: EventFrame, columns: EventColumns) -> None:
-        """The observations of the frame have been seen; values that are known in advance are none."""
-        self.seen.remember(frame.names, frame.origins(len(columns.targets) + len(columns.covariates)))
+    def remember(self, frame: EventFrame, targets: int) -> None:
+        """The observed targets of the frame have been seen, each up to its last one."""
+        events = frame.events.where(frame.events.column < targets)
+        last = np.full((len(frame.names), targets), _before(frame.row_times.dtype))
+        last[events.series, events.column] = events.times  # ascending within a series: the last one stays
+        self.seen.remember(frame.names, last)
 
     def update(self, forecasts: "EventForecasts", frame: EventFrame) -> pd.DataFrame:
         """Adapt to the new observations, and report the coverage of their forecasts by lead time in steps."""
         model = forecasts.model
         calibration = replace(model.calibration_, factor=None)
-        due = _due_forecasts(forecasts, frame, self.seen.last(frame.names, frame.row_times.min() - 1))
+        targets = len(model.targets_)
+        seen = self.seen.last(frame.names, np.full(targets, _before(frame.row_times.dtype)))
+        due = _due_forecasts(forecasts, frame, seen)
         largest = calibration.scores.max()  # of an interval without enough scores, at least
         of_cells = {each: calibration.margins(float(each)).flatten().clamp(max=largest) for each in COVERAGES}
         margins = {each: margin[due["cell"]].numpy() for each, margin in of_cells.items()}
         column, margin = due["cell"] % len(calibration.scale), margins[TRACKED_COVERAGE]
         ratio = np.divide(due["score"], margin, out=np.zeros_like(margin), where=margin > 0)
         self.log_factor, compared = track_margins(self.log_factor, due["time"], column, ratio, TRACKED_COVERAGE)
-        self.remember(frame, model.columns_)
+        if len(due["time"]):
+            self.remember(frame, targets)
         covered = np.stack([due["score"] <= each * np.exp(compared) for each in margins.values()])
         return _report(covered, due, model.targets_, model.horizon_)
 
@@ -65,21 +71,28 @@ class EventStream:
         """From what `to_dict` gave; folders of earlier versions have no stream."""
         if "seen" not in facts:
             return cls.start(targets)
-        check_array_shapes(arrays, {"log_factor": (targets * BINS,), "seen": (len(facts["seen"]),)})
+        check_array_shapes(arrays, {"log_factor": (targets * BINS,), "seen": (len(facts["seen"]), targets)})
         if not np.isfinite(arrays["log_factor"]).all():
             raise ValueError("`log_factor` must be finite.")
         return cls(arrays["log_factor"], SeenTimes(zip(facts["seen"], arrays["seen"], strict=True)))
 
 
 def _due_forecasts(forecasts: "EventForecasts", frame: EventFrame, seen: np.ndarray) -> dict[str, np.ndarray]:
-    """Forecasts of all targets that were observed after `seen`, the last time of each series, in order of time.
+    """Forecasts of all targets that were observed after `seen`, (series, targets), in order of time.
 
     Time, lead time in steps, number of the target, cell of the calibration, and absolute error in calibrated standard
     deviations.
     """
     model, maker = forecasts.model, forecasts.model.events_
     targets = target_events(frame, maker.columns)
-    origins, queries = _new_queries(frame, targets, maker, frame.clock(seen))
+    new = targets.times > seen[targets.series, targets.column]
+    origins, queries = _new_queries(frame, targets, maker, new)
+    if len(new) and new.all() and not len(origins):
+        warnings.warn(
+            f"None of the {new.sum()} new values has an earlier observation within the horizon, so there is no "
+            "forecast to evaluate. Pass lookback and horizon of earlier rows beside the new ones.",
+            stacklevel=6,
+        )
     found = [{name: np.empty(0, kind) for name, kind in _COLUMNS.items()}]
     for first in range(0, len(origins), CHUNK_ROWS):
         rows = np.arange(first, min(first + CHUNK_ROWS, len(origins)))
@@ -88,12 +101,13 @@ def _due_forecasts(forecasts: "EventForecasts", frame: EventFrame, seen: np.ndar
         p, cell = forecasts.calibrated(answers)
         count = (asked.stop - asked.start).numpy()
         first_of_row = np.repeat(asked.start.numpy() - np.cumsum(count) + count, count)
-        times = targets.times[first_of_row + np.arange(len(first_of_row))]  # answers are in the order of the queries
+        place = first_of_row + np.arange(len(first_of_row))  # answers are in the order of the queries
+        times = targets.times[place]
         begins = frame.times(chosen.times[answers.row.numpy()])
         steps = lead_steps(model, begins, times, answers.lead.numpy())
         score = ((answers.y - p.mean).abs() / p.std).numpy()
         values = times, steps, answers.target.numpy(), cell.numpy(), score
-        found.append(dict(zip(_COLUMNS, values, strict=True)))
+        found.append({name: value[new[place]] for name, value in zip(_COLUMNS, values, strict=True)})
     due = {name: np.concatenate([each[name] for each in found]) for name in _COLUMNS}
     kept = np.flatnonzero(due["step"] <= model.horizon_)  # fewer steps of a calendar may take longer
     order = kept[np.argsort(due["time"][kept], kind="stable")]
@@ -103,15 +117,20 @@ def _due_forecasts(forecasts: "EventForecasts", frame: EventFrame, seen: np.ndar
 _COLUMNS = {"time": np.int64, "step": np.int64, "target": np.int64, "cell": np.int64, "score": np.float64}
 
 
-def _new_queries(frame: EventFrame, targets: Observed, maker: RowMaker, seen: np.ndarray) -> tuple[Origins, Queries]:
-    """Origins that are followed by a target after `seen`, and their queries for such targets."""
+def _new_queries(frame: EventFrame, targets: Observed, maker: RowMaker, new: np.ndarray) -> tuple[Origins, Queries]:
+    """Origins that are followed by new targets within the horizon, and their queries from the first of these on."""
     origins = scored_origins(frame, maker, None)
     queries = maker.observed_queries(frame, origins)
-    clock = frame.clock(targets.times)
-    new = cut_origins(targets.series, clock, origins.series, seen[origins.series], 0.0, 0.0)[1]
-    queries = queries._replace(start=torch.maximum(queries.start, new))
+    first = np.full(len(frame.names), len(targets.times))
+    np.minimum.at(first, targets.series[new], np.flatnonzero(new))
+    queries = queries._replace(start=torch.maximum(queries.start, torch.from_numpy(first[origins.series])))
     kept = np.flatnonzero((queries.stop > queries.start).numpy())
     return origins.where(kept), queries._replace(start=queries.start[kept], stop=queries.stop[kept])
+
+
+def _before(kind: np.dtype) -> Any:
+    """A time before all others."""
+    return np.iinfo(np.int64).min if kind == np.int64 else -np.inf
 
 
 def _report(covered: np.ndarray, due: dict[str, np.ndarray], targets: list[str], horizon: int) -> pd.DataFrame:

@@ -90,12 +90,12 @@ def scored_origins(events: EventFrame, maker: RowMaker, first: Any) -> Origins:
     channels = len(maker.columns.targets) + len(maker.columns.covariates)
     seen = events.events.where(events.events.column < channels)
     clock = events.clock(seen.times)
-    new = np.append(True, (np.diff(seen.series) != 0) | (np.diff(clock) != 0))
+    new = np.append(True, (np.diff(seen.series) != 0) | (np.diff(clock) != 0))[: len(clock)]
     series, times = seen.series[new], clock[new]
     if first is not None:
         start = float(events.clock(np.array([first]))[0])
-        following = np.append(times[1:], np.inf)
-        last = np.append(np.diff(series) != 0, True)
+        following = np.append(times[1:], np.inf)[: len(times)]
+        last = np.append(np.diff(series) != 0, True)[: len(series)]
         chosen = (times >= start) | (~last & (following >= start))
         series, times = series[chosen], times[chosen]
     targets = target_events(events, maker.columns)

@@ -20,16 +20,16 @@ FRESH_STEPS = 0.25  # an observation is new if it is so many steps later than th
 
 
 class SeenTimes(dict[str | int | None, Any]):
-    """Name of a series to the last time that was seen."""
+    """Name of a series to the last time that was seen, or to the last times of its targets."""
 
     def last(self, names: Sequence[Any], default: Any) -> np.ndarray:
         """The last time of each series; the default of a new one."""
         return np.array([self.get(_json_name(name), default) for name in names])
 
-    def remember(self, names: Sequence[Any], times: Sequence[Any] | np.ndarray) -> None:
+    def remember(self, names: Sequence[Any], times: np.ndarray) -> None:
         """These times have been seen."""
         for name, last in zip(names, times, strict=True):
-            self[_json_name(name)] = max(last, self.get(_json_name(name), last))
+            self[_json_name(name)] = np.maximum(last, self.get(_json_name(name), last))
 
 
 @dataclass
@@ -44,7 +44,7 @@ class OnlineCalibration:
     def start(cls, scores: np.ndarray, observations: Observations) -> "OnlineCalibration":
         """From the scores of the calibration split, (windows, horizon), in order of time."""
         online = cls(LeadTimeConformal(scores), observations.times.min(), SeenTimes())
-        online.seen.remember(observations.names, observations.last)
+        online._remember(observations)
         return online
 
     def update(
@@ -71,8 +71,15 @@ class OnlineCalibration:
         steps = np.rint((grid.times[kept] - self.origin) / step).astype(np.int64)
         order = np.argsort(steps, kind="stable")
         margins = self.stream.update(steps[order], due[kept[order]])
-        self.seen.remember(observations.names, observations.last)
+        self._remember(observations)
         return due[kept[order]], margins
+
+    def _remember(self, observations: Observations) -> None:
+        """The last known target of each series has been seen; a row without a target may still receive it."""
+        known = np.flatnonzero(~np.isnan(observations.values[:, 0]))
+        codes, times = observations.codes[known], observations.times[known]
+        last = np.flatnonzero(np.append(np.diff(codes) != 0, True)[: len(codes)])
+        self.seen.remember([observations.names[code] for code in codes[last]], times[last])
 
     def to_dict(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values, and arrays, under the names of a model folder."""
@@ -113,13 +120,18 @@ def coverage_report(scores: np.ndarray, margins: np.ndarray) -> pd.DataFrame:
 
 
 def coverage_columns(forecasts: np.ndarray, covered: np.ndarray) -> pd.DataFrame:
-    """Number of forecasts of each lead time, (horizon,), and the share that is covered, from (coverages, horizon)."""
+    """Number of forecasts of each lead time, (horizon,), and the share of them that is covered; NaN if there is none.
+
+    `covered` are (coverages, horizon).
+    """
     table = {"step": np.arange(1, len(forecasts) + 1), "forecasts": forecasts}
-    share = covered / np.maximum(forecasts, 1)
+    share = np.where(forecasts > 0, covered / np.maximum(forecasts, 1), np.nan)
     return pd.DataFrame(table | {f"coverage_{100 * c:g}": share[i] for i, c in enumerate(COVERAGES)})
 
 
 def _json_name(name: Any) -> str | int | None:
-    if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
+    """A name as JSON has it; whole numbers are equal whatever their type, as missing ids make pandas use floats."""
+    whole = isinstance(name, (float, np.floating)) and float(name).is_integer()
+    if whole or (isinstance(name, (int, np.integer)) and not isinstance(name, bool)):
         return int(name)
     return None if name is None else str(name)
