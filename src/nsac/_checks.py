@@ -102,7 +102,11 @@ def check_probability(name: str, value: float, hint: str = "For 90 % pass 0.9.")
 
 def probabilities(name: str, values: float | Sequence[float]) -> list[float]:
     """One or several probabilities as a list, each strictly between 0 and 1."""
-    several = torch.atleast_1d(torch.as_tensor(values, dtype=torch.float64)).tolist()
+    try:
+        several = torch.atleast_1d(torch.as_tensor(values, dtype=torch.float64)).tolist()
+    except (TypeError, ValueError, RuntimeError):
+        rule = "must be a number strictly between 0 and 1, or a list of them"
+        raise ValueError(f"`{name}` {rule}. Got {values!r} instead. For 90 % pass 0.9.") from None
     for each in several:
         check_probability(name, each)
     return several

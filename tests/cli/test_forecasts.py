@@ -286,3 +286,10 @@ def test_a_backtest_may_be_json(tmp_path):
 def test_what_cannot_be_backtested_is_one_line(tmp_path, options, message):
     path = write(tmp_path / "s.csv", DAYS, "%Y-%m-%d")
     assert message in call("backtest", path, *options, code=2).stderr
+
+
+def test_a_dropped_column_may_hold_anything_and_is_no_input(tmp_path):
+    path = tmp_path / "series.csv"
+    daily_cycle(100).assign(b=["error", *range(99)]).to_csv(path, index=False)
+    report = call("fit", path, *FIT, "--drop", "b", "--out", tmp_path / "model", "--json").stdout
+    assert json.loads(report)["columns"] == ["t", "a"]

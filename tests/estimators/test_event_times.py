@@ -119,3 +119,34 @@ def test_whole_numbers_among_categories_have_no_decimal_point():
     assert fitted.columns_.categories == (("1", "2", "A"),)
     as_floats = frame.assign(ward=frame["ward"].map(lambda v: float(v) if isinstance(v, int) else v))
     pd.testing.assert_frame_equal(fitted.predict(as_floats), fitted.predict(frame))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": 3}, "`target` must be the name of a column, or a list of names. Got 3"),
+        ({"target": None}, "`target` must be the name of a column, or a list of names. Got None"),
+        ({"covariates": 5}, "`covariates` must be the name of a column, or a list of names. Got 5"),
+        ({"time": ["t"]}, r"`time` must be the name of a column. Got \['t'\]"),
+        ({"series": ["id"]}, r"`series` must be the name of a column. Got \['id'\]"),
+        ({"target": ["a", "a"]}, "`target` must be different columns. Got 'a' more than once"),
+        ({"training": [1]}, r"`training` must be a dictionary.*Got \[1\]"),
+    ],
+)
+def test_arguments_that_name_no_column_are_refused_by_name(options, message):
+    with pytest.raises(ValueError, match=message):
+        model(3, 12, **options).fit(two_targets(np.arange(100.0)))
+
+
+def test_wrong_arguments_of_predictions_are_refused_by_name(tmp_path):
+    frame = two_targets(np.arange(100.0))
+    fitted = model(3, 12).fit(frame)
+    for wrong in ("0.9", None, ["a"]):
+        with pytest.raises(ValueError, match="`coverage` must be a number strictly between 0 and 1, or a list"):
+            fitted.predict_interval(frame, wrong)
+    with pytest.raises(ValueError, match="`random_state` must be a whole number"):
+        fitted.predict_samples(frame, 10, random_state=None)
+    with pytest.raises(ValueError, match="`path` must be a .png, .pdf or .svg file"):
+        fitted.plot(frame, tmp_path / "picture.xyz")
+    with pytest.raises(ValueError, match="`folds` must leave 2 rows or more.*Got 50 for 100 rows"):
+        fitted.backtest(frame, 50)

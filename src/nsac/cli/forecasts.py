@@ -111,24 +111,18 @@ def predict(
 
 def plot(estimator: "NSACForecaster", frame: "DataFrame", path: Path) -> None:
     """Write the picture of a forecast, complete or not at all."""
-    import io
-
     import matplotlib
-    from matplotlib import pyplot as plt
 
-    from nsac._io import write_atomic
+    from nsac.estimators.forecast_plot import picture_format
 
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("png", "pdf", "svg"):
-        raise TableError(f"`--plot` must be a .png, .pdf or .svg file. Got {path} instead.")
+    try:
+        picture_format("--plot", path)
+    except ValueError as err:
+        raise TableError(str(err)) from None
     matplotlib.use("Agg")
-    content = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `predict` has warned already
-        figure = estimator.plot(frame)
-    figure.savefig(content, format=kind)
-    plt.close(figure)
-    write_atomic(path, content.getvalue())
+        estimator.plot(frame, path)
 
 
 def evaluate(estimator: "NSACForecaster", frame: "DataFrame") -> list["Evaluation"]:

@@ -29,6 +29,7 @@ BACKTEST_COLUMNS = ("fold", "target", "lead_time", "method", "forecasts", *BACKT
 MAX_ORIGINS = 2000  # forecast origins that are scored in each fold, at most; subsampled evenly
 BASELINES = ("persistence", "seasonal")  # scored beside the forecaster; the second needs a cycle of the calendar
 HALF_MEAN = "half-mean"  # a further baseline: half the last known value, half the mean of the series so far
+MIN_BLOCK_ROWS = 2  # of a backtest
 GROUPINGS = ("series", "lead_time")  # of the scores
 
 
@@ -63,6 +64,11 @@ def backtest(
     whole = check_frame(frame, forecaster.time, [("time", forecaster.time)])
     reading = resolve_reading(whole[forecaster.time], forecaster.time, forecaster._reading())
     times = read_times(whole[forecaster.time], forecaster.time, reading)[0]
+    if len(times) < MIN_BLOCK_ROWS * (folds + 1):
+        raise ValueError(
+            f"`folds` must leave {MIN_BLOCK_ROWS} rows or more to each of `folds + 1` blocks. Got {folds} for "
+            f"{len(times)} rows. Pass fewer folds, or more rows."
+        )
     edges = np.sort(times)[np.arange(1, folds + 1) * len(times) // (folds + 1)]
     rows = []
     for k, first in enumerate(edges):

@@ -3,7 +3,7 @@
 import functools
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any, ClassVar, Literal
@@ -175,6 +175,10 @@ class AbstractEstimator(BaseEstimator, ABC):
         check_int("num_samples", self.num_samples)
         if self.num_samples > MAX_NUM_SAMPLES:
             raise ValueError(f"`num_samples` must be at most {MAX_NUM_SAMPLES}. Got {self.num_samples!r} instead.")
+        if not (self.training is None or isinstance(self.training, Mapping)):
+            raise ValueError(
+                f"`training` must be a dictionary, such as {{'max_steps': 500}}. Got {self.training!r} instead."
+            )
 
     def _n_members(self) -> int | None:
         """`members`, or for one release the argument's old name, `folds`."""

@@ -80,8 +80,8 @@ def find_event_columns(
     names = [name for _, name in named]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        roles = " and ".join(f"`{role}`" for role, name in named if name == twice)
-        raise ValueError(f"{roles} must be different columns. Got {twice!r} in both.")
+        roles = list(dict.fromkeys(f"`{role}`" for role, name in named if name == twice))
+        raise ValueError(f"{' and '.join(roles)} must be different columns. Got {twice!r} more than once.")
     check_output_names({"time": time, "series": series or ""})
     if len(targets) > 1 and "target" in (time, series):
         raise ValueError("`time` and `series` must not be 'target', a column of the forecasts. Rename the column.")

@@ -1,18 +1,23 @@
 """The picture of a forecast: the latest observed values, then mean and intervals."""
 
+import io
+import warnings
 from collections.abc import Sequence
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from nsac._io import write_atomic
 from nsac.uncertainty.style import BLUE, GREY, INK, PALE_BLUE, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+FORMATS = ("png", "pdf", "svg")
 MAX_PANELS = 12  # series and targets in one picture
 PANEL_WIDTH, PANEL_HEIGHT, WIDE_PANEL = 4.8, 2.7, 8.0  # inches; the last one is the width of a picture of one panel
 COVERAGES = (0.5, 0.9)  # of the bands
@@ -36,6 +41,8 @@ def plot_forecast(
     """
     import matplotlib.pyplot as plt
 
+    if path is not None:
+        picture_format("path", path)
     names = [None] if series is None else list(dict.fromkeys(table[series]))
     panels = [(name, target) for name in names for target in targets]
     shown = panels[:MAX_PANELS]
@@ -58,9 +65,21 @@ def plot_forecast(
         if len(panels) > len(shown):
             figure.supxlabel(f"{len(shown)} of {len(panels)} forecasts are shown", fontsize="small", color=GREY)
         if path is not None:
-            figure.savefig(path)
+            content = io.BytesIO()
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "AutoDateLocator was unable")  # it takes a fitting one nevertheless
+                figure.savefig(content, format=picture_format("path", path))
+            write_atomic(Path(path), content.getvalue())
             plt.close(figure)
     return figure
+
+
+def picture_format(name: str, path: str | PathLike) -> str:
+    """The format of a picture by the end of its path."""
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise ValueError(f"`{name}` must be a .png, .pdf or .svg file. Got {path} instead.")
+    return kind
 
 
 def _panel(axes: "Axes", forecast: Any, past: Any, time: str, target: str) -> None:

@@ -73,7 +73,7 @@ class NSACForecaster(AbstractForecaster):
         outage_scale_: grid: factors on the standard deviation after an outage, by the age of the last known value.
         correlation_: grid: of the errors at all lead times, for joint samples.
         preprocessor_, events_: turn frames into windows, or into events.
-        online_, stream_: grid: adaptive margins, see `update`.
+        online_: adaptive margins, see `update`; on a grid its `stream_`.
     """
 
     def __init__(
@@ -122,6 +122,7 @@ class NSACForecaster(AbstractForecaster):
     def fit(self, frame: pd.DataFrame, y: None = None) -> "NSACForecaster":
         """Fit and calibrate; the target is one of the columns, and `y` is not used. Rows may be in any order."""
         check_int("members", self.members)
+        self._check_names()
         members: Any = self._n_members()
         self.encoding_, self.encoding_reason_ = self._choose_encoding(frame)
         self._check_method()
@@ -130,6 +131,17 @@ class NSACForecaster(AbstractForecaster):
         self._forecasts.fit(frame, columns, members, seed)
         self.data_ = self._data(frame)
         return self
+
+    def _check_names(self) -> None:
+        for name, optional in (("time", False), ("series", True)):
+            value = getattr(self, name)
+            if pd.api.types.is_list_like(value) or (value is None and not optional):
+                raise ValueError(f"`{name}` must be the name of a column. Got {value!r} instead.")
+        for name, optional in (("target", False), ("covariates", True), ("known_future", True), ("static", True)):
+            value = getattr(self, name)
+            several = isinstance(value, str) or pd.api.types.is_list_like(value)
+            if not (several or (value is None and optional)):
+                raise ValueError(f"`{name}` must be the name of a column, or a list of names. Got {value!r} instead.")
 
     def _data(self, frame: pd.DataFrame) -> dict[str, Any]:
         frame = check_frame(frame, self.time, [])

@@ -12,7 +12,7 @@ from sklearn.utils import deprecated
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from nsac._checks import probabilities
+from nsac._checks import check_int, probabilities
 from nsac.estimators.backtesting import backtest
 from nsac.estimators.base import AbstractEstimator
 from nsac.estimators.evaluation import HistoricalForecasts, historical_forecasts
@@ -112,6 +112,8 @@ class AbstractForecaster(AbstractEstimator):
         forecast for it: `np.quantile(samples.sum(-1), [0.05, 0.95], axis=0)` is an interval of the sum of the horizon.
         """
         check_is_fitted(self)
+        check_int("num_samples", num_samples)
+        check_int("random_state", random_state, 0)
         generator = torch.Generator().manual_seed(random_state)
         return self._forecasts.samples(frame, num_samples, generator).numpy()
 
@@ -176,8 +178,8 @@ class AbstractForecaster(AbstractEstimator):
         """Adapt the intervals to the observations since the last call, or since `fit`.
 
         Every forecast that could have been made in the frame and has come due since is scored, in order of time: after
-        misses the intervals of `predict` become wider, after hits narrower, separately for each lead time, so that the
-        coverage approaches the nominal one in the long run (for events that of 90 % intervals; others are stretched
+        misses the intervals of `predict` become wider, after hits narrower, separately for each lead time (for events
+        for bins of it), so that the coverage approaches the nominal one in the long run (for events that of 90 % intervals; others are stretched
         alike). Means and variances do not change. The frame has the new rows, and before them `lookback + horizon`
         steps of earlier rows or more: no forecast is scored twice.
         """
