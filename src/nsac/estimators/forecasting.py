@@ -178,10 +178,10 @@ class AbstractForecaster(AbstractEstimator):
         """Adapt the intervals to the observations since the last call, or since `fit`.
 
         Every forecast that could have been made in the frame and has come due since is scored, in order of time: after
-        misses the intervals of `predict` become wider, after hits narrower, separately for each lead time (for events
-        for bins of it), so that the coverage approaches the nominal one in the long run (for events that of 90 % intervals; others are stretched
-        alike). Means and variances do not change. The frame has the new rows, and before them `lookback + horizon`
-        steps of earlier rows or more: no forecast is scored twice.
+        misses the intervals of `predict` become wider, after hits narrower, separately for each lead time (events: bin
+        of lead times), so that the coverage approaches the nominal one in the long run (events: that of 90 % intervals;
+        others are stretched alike). Means and variances do not change. The frame has the new rows, and before them
+        `lookback + horizon` steps of earlier rows or more: no forecast is scored twice.
         """
         self.update_report(frame)
         return self
