@@ -174,7 +174,6 @@ def cut_origins(
     origins: np.ndarray,
     lookback: float,
     horizon: float,
-    rounding: float = ROUNDING,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Ranges of the observations of each origin: (start, stop) of the past and (start, stop) of the future.
 
@@ -185,14 +184,13 @@ def cut_origins(
         series, times: of the observations, sorted by series, then by time.
         origin_series, origins: series and time of each forecast origin.
         lookback, horizon: lengths of past and future.
-        rounding: share of them by which their ends may be missed.
     """
     names, first = np.unique(series, return_index=True)
     last = np.append(first[1:], len(series))
     place = np.searchsorted(names, origin_series)
     known = np.isin(origin_series, names)
     ranges = np.zeros((3, len(origins)), dtype=np.int64)
-    borders = np.stack([origins - (1 - rounding) * lookback, origins, origins + (1 + rounding) * horizon])
+    borders = np.stack([origins - (1 - ROUNDING) * lookback, origins, origins + (1 + ROUNDING) * horizon])
     order = np.argsort(place, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
     for rows in (group for group in groups if len(group) and known[group[0]]):

@@ -55,8 +55,7 @@ def glucose(seed: int, table: EventTable) -> Task:
     rank = np.arange(len(segment)) - np.searchsorted(segment, segment)
     origins_at = np.flatnonzero(rank >= MIN_HISTORY)
     origin_segment, origins = segment[origins_at], times[origins_at]
-    # The records were made with exact borders: a reading 12 hours old is left out, or not, as its time is rounded.
-    ranges = cut_origins(segment, times, origin_segment, origins, GLUCOSE_LOOKBACK, GLUCOSE_HORIZON, rounding=0.0)
+    ranges = cut_origins(segment, times, origin_segment, origins, GLUCOSE_LOOKBACK, GLUCOSE_HORIZON)
     test = person[origins_at] == seed % len(table.names)
     split = _time_split(origin_segment, origins)
     train_until = {s: origins[(origin_segment == s) & (split == 0)].max(initial=-np.inf) for s in np.unique(segment)}
