@@ -119,15 +119,21 @@ def test_thousands_separators_are_no_text_in_a_numeric_column(tmp_path):
     assert read_table(written(tmp_path, 'x,y\n950,1\n"1,100",2\n980,3\n'))["x"].tolist() == ["950", "1,100", "980"]
 
 
-def test_text_among_decimal_commas_is_named(tmp_path):
-    path = written(tmp_path, "x;y\n0,78;1\n1,5;2\nerror;3\n2,5;4\n")
-    with pytest.raises(TableError, match="column 'x' is numeric, but row 3 below the header contains 'error'"):
-        read_table(path)
+@pytest.mark.parametrize("wrong", ["error", "82.9"])
+def test_the_wrong_value_among_decimal_commas_is_named(tmp_path, wrong):
+    with pytest.raises(TableError, match=f"row 3 below the header contains '{wrong}'"):
+        read_table(written(tmp_path, f"x;y\n0,78;1\n1,5;2\n{wrong};3\n2,5;4\n"))
 
 
-def test_thousands_among_decimal_commas_are_numbers(tmp_path):
-    frame = read_table(written(tmp_path, "x;y\n0,78;1\n1.234,5;2\n"))
-    assert frame["x"].tolist() == [0.78, 1234.5]
+@pytest.mark.parametrize(("texts", "numbers"), [(("0,78", "1.234,5"), [0.78, 1234.5]), (("1.500", "4"), [1500, 4])])
+def test_thousands_in_a_file_with_decimal_commas_are_numbers(tmp_path, texts, numbers):
+    frame = read_table(written(tmp_path, f"x;y\n{texts[0]};0,5\n{texts[1]};2\n"))
+    assert frame["x"].tolist() == numbers
+
+
+def test_commas_in_texts_of_other_files_are_no_decimal_commas(tmp_path):
+    frame = read_table(written(tmp_path, 'x,y\n"12,34",1\n"12,35",2\na,3\n192.168.100.200,4\n'))
+    assert frame["x"].tolist() == ["12,34", "12,35", "a", "192.168.100.200"]
 
 
 def test_dates_with_points_are_no_numbers(tmp_path):

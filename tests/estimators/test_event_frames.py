@@ -88,7 +88,9 @@ def test_an_attribute_that_varies_within_a_series_is_refused(frame):
 
 
 def test_a_column_has_one_role(frame):
-    with pytest.raises(ValueError, match="`known_future` and `static` must be different columns. Got 'age' more than once"):
+    with pytest.raises(
+        ValueError, match="`known_future` and `static` must be different columns. Got 'age' more than once"
+    ):
         find(frame, static=["age"], known=["age"])
 
 

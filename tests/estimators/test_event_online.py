@@ -1,4 +1,5 @@
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import nsac
 from nsac import NSACForecaster
 from nsac.estimators import ModelError
 from nsac.estimators.event_online import _due_forecasts
+from nsac.estimators.event_rows import target_events
 from nsac.estimators.files import read_model, write_model
 from support.events import events, stays
 
@@ -23,7 +25,7 @@ def walk(rows, seed=0, scale=1.0):
     return pd.DataFrame({"t": times, "y": value})
 
 
-def ridge_like(**options):
+def persistence(**options):
     given = {"horizon": 3, "lookback": 12, "target": "y", "time": "t", "encoding": "events", "method": "persistence"}
     return NSACForecaster(**given | {"random_state": 0, "members": 1} | options)
 
@@ -31,7 +33,7 @@ def ridge_like(**options):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model"
-    ridge_like().fit(walk(150)).save(path)
+    persistence().fit(walk(150)).save(path)
     return path
 
 
@@ -96,9 +98,10 @@ def test_a_saved_model_keeps_its_stream(folder, tmp_path):
     assert again.update_report(frame)["forecasts"].sum() == 0
 
 
-def test_a_forged_stream_is_refused(folder, tmp_path):
+@pytest.mark.parametrize("value", [1e9, -2.0])
+def test_a_forged_stream_is_refused(folder, tmp_path, value):
     facts, tensors = read_model(folder)
-    tensors["own.online.log_factor"] = tensors["own.online.log_factor"] * np.nan
+    tensors["own.online.log_factor"] = tensors["own.online.log_factor"] + value
     write_model(tmp_path / "forged", facts, tensors)
     with pytest.raises(ModelError, match="log_factor"):
         nsac.load(tmp_path / "forged")
@@ -114,17 +117,22 @@ def test_several_targets_and_series_have_a_row_each_and_a_new_series_counts():
 
 
 @pytest.mark.parametrize("dated", [True, False])
-def test_forecasts_come_due_at_the_exact_times_of_the_targets(dated):
+def test_forecasts_come_due_at_the_exact_times_of_their_targets(dated):
     frame = stays(dated=dated)
     horizon, lookback = ("6h", "24h") if dated else (6, 24)
     model = events(method="persistence", horizon=horizon, lookback=lookback).fit(frame[frame["stay"] < "s2"])
     read = model._forecasts.read(frame)
-    seen = model.online_.seen.last(read.names, [read.row_times.min() - 1] * 2)
-    due = _due_forecasts(model._forecasts, read, seen)
-    assert len(due["time"])
-    for target in (0, 1):
-        own = read.events.times[(read.events.column == target) & (read.events.series == 2)]
-        assert set(due["time"][due["target"] == target]) <= set(own)
+    targets = target_events(read, model.columns_)
+    due = _due_forecasts(model._forecasts, read, targets, model.online_.seen.last(read.names, [-(2**62)] * 2))
+    assert set(due["series"]) == {2}
+    own = targets.series == 2
+    followed = {  # values that another row precedes within the horizon
+        (time, column)
+        for time, column in zip(targets.times[own], targets.column[own], strict=True)
+        if ((earlier := read.clock(np.array([time]))[0] - read.clock(targets.times[own])) > 0).any()
+        and earlier[earlier > 0].min() <= model.events_.horizon
+    }
+    assert set(zip(due["time"], due["target"], strict=True)) == followed
 
 
 def test_the_order_of_rows_does_not_matter(folder):
@@ -170,3 +178,45 @@ def test_whole_numbers_name_the_same_series_whatever_their_type():
     frame = stays(3).replace({"stay": {"s0": 0, "s1": 1, "s2": 2}})
     model = events(method="persistence").fit(frame.astype({"stay": int}))
     assert model.update_report(frame.astype({"stay": float}))["forecasts"].sum() == 0
+
+
+@pytest.mark.parametrize("dated", [True, False])
+def test_a_series_without_one_of_the_targets_is_saved(tmp_path, dated):
+    frame = stays(dated=dated)
+    frame.loc[frame["stay"] == "s2", "MAP"] = np.nan
+    horizon, lookback = ("6h", "24h") if dated else (6, 24)
+    model = events(method="persistence", horizon=horizon, lookback=lookback).fit(frame)
+    model.save(tmp_path / "model")
+    assert nsac.load(tmp_path / "model").update_report(frame)["forecasts"].sum() == 0
+
+
+def test_a_folder_without_a_stream_is_loaded_saved_and_evaluates_later_rows(folder, tmp_path):
+    facts, tensors = read_model(folder)
+    del facts["own"]["seen"]
+    write_model(tmp_path / "old", facts, {n: each for n, each in tensors.items() if not n.startswith("own.online.")})
+    nsac.load(tmp_path / "old").save(tmp_path / "again")
+    model = nsac.load(tmp_path / "again")
+    with pytest.warns(UserWarning, match="an earlier version, which did not save the times"):
+        assert model.update_report(walk(150))["forecasts"].sum() == 0
+    assert model.update_report(walk(190))["forecasts"].sum() > 0
+
+
+def test_margins_of_zero_do_not_move_the_factors():
+    times = np.arange(400.0)
+    constant = np.where(times % 97 == 0, 1.0, 0.0)
+    frame = pd.DataFrame({"t": times, "y": constant})
+    model = persistence().fit(frame[:300])
+    model.calibration_ = replace(model.calibration_, scores=model.calibration_.scores * 0)
+    model.update(frame)
+    assert not model.online_.log_factor.any()
+
+
+def test_new_values_of_a_series_without_earlier_rows_can_be_scored_later():
+    frame = stays(2, 120)
+    past = frame[frame["t"] <= frame["t"].sort_values().iloc[150]]
+    model = events(method="persistence").fit(past)
+    at_once = copy.deepcopy(model).update_report(frame)["forecasts"].sum()
+    first, second = frame[frame["stay"] == "s0"], frame[frame["stay"] == "s1"]
+    alone = pd.concat([first, second.tail(1)])
+    reports = [model.update_report(each) for each in (alone, frame)]
+    assert sum(report["forecasts"].sum() for report in reports) == at_once

@@ -91,11 +91,17 @@ def test_scores_by_series_need_series():
         model(3, 12).backtest(frame, 1, by="series")
 
 
-@pytest.mark.parametrize("name", ["method", "fold"])
+@pytest.mark.parametrize("name", ["method", "fold", "target"])
 def test_scores_by_series_refuse_a_series_column_with_the_name_of_another(name):
     frame = two_targets(np.arange(100.0)).assign(**{name: "s"})
     with pytest.raises(ValueError, match=f"must not be a column of the scores.*Got '{name}'"):
         model(3, 12, series=name).backtest(frame, 1, by="series")
+
+
+def test_scores_by_series_take_names_that_are_free():
+    frame = two_targets(np.arange(100.0)).assign(lead_time="s")
+    forecaster = model(3, 12, target="a", covariates=[], series="lead_time", encoding="events")
+    assert "lead_time" in forecaster.backtest(frame, 1, by="series")
 
 
 def test_text_that_reads_as_numbers_is_drawn_as_numbers():

@@ -1,9 +1,11 @@
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import nsac
-from nsac.estimators.online import OnlineCalibration, coverage_report, due_scores
+from nsac.estimators.online import OnlineCalibration, SeenTimes, coverage_report, due_scores
 from nsac.estimators.windows import Grid
 from nsac.uncertainty.conformal import COVERAGES
 from support.series import daily_cycle, ridge
@@ -132,3 +134,19 @@ def test_a_row_without_a_target_may_still_receive_it(folder):
 
 def test_the_coverage_of_no_forecast_is_missing(folder):
     assert nsac.load(folder).update_report(daily_cycle(290, seed=3).head(100))["coverage_90"].isna().all()
+
+
+def test_names_of_floats_in_earlier_folders_are_known():
+    assert SeenTimes({"1.0": 7}).last([1.0, 2.0, "1.0"], 0).tolist() == [7, 0, 7]
+    assert SeenTimes({1: 7}).last([1.0, 1], 0).tolist() == [7, 7]
+
+
+def test_a_slot_after_its_row_is_not_scored_again():
+    random = np.random.default_rng(0)
+    frame = daily_cycle(300, seed=3)
+    frame["t"] += pd.to_timedelta(random.uniform(-0.45, 0.45, len(frame)), "h")
+    fitted = ridge().fit(frame.head(250))
+    for rows in range(260, 300):
+        model, given = copy.deepcopy(fitted), frame.head(rows)
+        model.update(given)
+        assert model.update_report(given)["forecasts"].sum() == 0

@@ -4,7 +4,7 @@ import pytest
 
 from nsac.estimators.dates import read_dates
 from nsac.estimators.times import TimeReading, describe_times, parse_times, read_times, resolve_reading, restore_times
-from support.series import HOUR, hourly
+from support.series import HOUR, daily_cycle, hourly, ridge
 
 
 def test_times_are_restored_with_their_zone():
@@ -193,10 +193,12 @@ def test_what_a_column_decides_is_remembered():
     assert parse_times(pd.Series(["01/02/1990"]), "t", reading)[0] == pd.Timestamp("1990-02-01")
 
 
-def test_a_zone_without_a_name_is_refused_as_a_model_folder_could_not_hold_it():
+def test_a_zone_without_a_name_is_refused_in_fit_alone_as_a_model_folder_could_not_hold_it():
     from dateutil import tz
 
-    dates = pd.Series(pd.date_range("2024-01-01", periods=3, freq="h", tz=tz.tzoffset(None, 3600)))
+    frame = daily_cycle().assign(t=lambda each: each["t"].dt.tz_localize("Europe/Berlin", nonexistent="shift_forward"))
+    odd = frame.assign(t=frame["t"].dt.tz_convert(tz.tzoffset(None, 3600)))
     with pytest.raises(ValueError, match=r"must have a time zone with a name.*Got tzoffset.*tz_convert"):
-        read_times(dates, "t")
-    read_times(dates.dt.tz_convert("Europe/Berlin"), "t")
+        ridge().fit(odd)
+    fitted = ridge().fit(frame)
+    assert fitted.predict(odd)["mean"].tolist() == fitted.predict(frame)["mean"].tolist()

@@ -29,10 +29,11 @@ def test_the_factor_approaches_the_scale_of_the_errors(scale):
     assert np.mean(compared[5000:]) == pytest.approx(np.log(scale), abs=0.05)
 
 
-def test_after_a_time_without_errors_intervals_are_half_as_wide():
+@pytest.mark.parametrize(("ratio", "factor"), [(0.0, 0.5), (1e6, 10.0)])
+def test_intervals_are_from_half_to_ten_times_as_wide(ratio, factor):
     times, column, _ = stream(2000)
-    after, _ = track_margins(np.zeros(1), times, column, np.zeros(2000), 0.9)
-    np.testing.assert_allclose(np.exp(after), 0.5)
+    after, _ = track_margins(np.zeros(1), times, column, np.full(2000, ratio), 0.9)
+    np.testing.assert_allclose(np.exp(after), factor)
 
 
 def test_a_stream_in_pieces_is_the_stream_at_once():

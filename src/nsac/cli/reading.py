@@ -64,9 +64,9 @@ def read_table(
     if not start:
         raise TableError(f"{path} is empty. It needs a header line with the column names, and at least one row.")
     if start == b"PAR1":
-        frame = _read_parquet(path, needed)
+        frame, decimal = _read_parquet(path, needed), "."
     else:
-        frame = _read_csv(path, list(text), needed, start[:2] == b"\x1f\x8b", encoding or "utf-8-sig")
+        frame, decimal = _read_csv(path, list(text), needed, start[:2] == b"\x1f\x8b", encoding or "utf-8-sig")
     frame.columns = [str(name) for name in frame.columns]
     unnamed = [i for i, name in enumerate(frame.columns) if not name.strip()]
     if unnamed:
@@ -88,8 +88,9 @@ def read_table(
         if needed is None or name in needed:
             frame[name] = without_blanks(frame[name], name in text)
             if name not in text:
-                frame[name] = with_decimal_commas(frame[name])
-                check_mixed(frame, name, path)
+                if decimal == ",":
+                    frame[name] = with_decimal_commas(frame[name])
+                check_mixed(frame, name, path, decimal)
     return frame
 
 
@@ -113,7 +114,10 @@ def _read_parquet(path: Path, needed: Collection[str] | None) -> "DataFrame":
         raise TableError(f"{path} is not a complete Parquet file ({_first_line(err)}). Write the file again.") from None
 
 
-def _read_csv(path: Path, text: list[str], needed: Collection[str] | None, gzipped: bool, encoding: str) -> "DataFrame":
+def _read_csv(
+    path: Path, text: list[str], needed: Collection[str] | None, gzipped: bool, encoding: str
+) -> tuple["DataFrame", str]:
+    """The frame, and the decimal separator of the file."""
     import pandas as pd
 
     try:
@@ -143,7 +147,7 @@ def _read_csv(path: Path, text: list[str], needed: Collection[str] | None, gzipp
                 skipinitialspace=True,
                 low_memory=False,
             )
-        return frame.rename(columns=dict(enumerate(header)))
+        return frame.rename(columns=dict(enumerate(header))), decimal
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise TableError(f"{path} is not a complete gzip file. Compress or copy it again.") from None
     except UnicodeError:
@@ -222,13 +226,16 @@ def without_blanks(column: Any, text: bool) -> Any:
 
 
 def with_decimal_commas(column: Any) -> Any:
-    """The column as numbers if all of its texts are such as "1.234,5", which pandas does not read."""
-    from nsac.estimators.cells import find_decimal, read_numbers
+    """The column as numbers if all of its texts are such as "1.234,5" or "1.500", which pandas does not read."""
+    from nsac.estimators.cells import is_number, read_numbers
 
-    return read_numbers(column, ",")[0] if find_decimal(column) == "," else column
+    known = [value for value in column if isinstance(value, str)]
+    if not known or not all(is_number(value, ",") for value in known):
+        return column
+    return read_numbers(column, ",")[0]
 
 
-def check_mixed(frame: "DataFrame", name: str, path: Path) -> None:
+def check_mixed(frame: "DataFrame", name: str, path: Path, decimal: str = ".") -> None:
     """Refuse text in a numeric column: it is an error, or a code for missing values that pandas does not know."""
     import numpy as np
     import pandas as pd
@@ -241,16 +248,17 @@ def check_mixed(frame: "DataFrame", name: str, path: Path) -> None:
         return
     rows = np.flatnonzero(column.notna())
     values = [str(value) for value in column.iloc[rows]]
-    by_pandas = np.isnan(cells.read_numbers(values)[0])
-    by_commas = np.array([not cells.is_number(value, ",") for value in values], dtype=bool)
-    is_text = by_commas if by_commas.sum() < by_pandas.sum() else by_pandas
+    is_text = np.isnan(cells.read_numbers(values)[0])
+    if decimal == "," and is_text.any():
+        by_commas = np.array([not cells.is_number(value, decimal) for value in values])
+        is_text = by_commas if by_commas.sum() < is_text.sum() else is_text
     if not is_text.any() or is_text.mean() > 1 - MIN_NUMERIC_FRACTION or cells.find_decimal(column) is not None:
         return
     first = int(is_text.argmax())
     raise TableError(
         f"{path}: column {name!r} is numeric, but {row_name(frame, rows[first])} contains "
-        f"{values[first][:40]!r}. Correct it, leave the field empty if the value is missing, leave the column out "
-        f"with `--drop {shlex.quote(name)}`, or if it is categorical in a table pass `--category {shlex.quote(name)}`."
+        f"{values[first][:40]!r}. Correct it, leave the field empty if the value is missing, or call `nsac fit` "
+        f"with `--drop {shlex.quote(name)}`, or with `--category {shlex.quote(name)}` if it is categorical in a table."
     )
 
 

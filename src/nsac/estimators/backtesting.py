@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from nsac.estimators.forecasting import AbstractForecaster
 
 BACKTEST_SCORES = ("mse", "mae", "crps", "nll", "coverage_90", "width_90")  # in the order of the table
-BACKTEST_COLUMNS = ("fold", "target", "lead_time", "method", "forecasts", *BACKTEST_SCORES)
 MAX_ORIGINS = 2000  # forecast origins that are scored in each fold, at most; subsampled evenly
 BASELINES = ("persistence", "seasonal")  # scored beside the forecaster; the second needs a cycle of the calendar
 HALF_MEAN = "half-mean"  # a further baseline: half the last known value, half the mean of the series so far
@@ -57,7 +56,10 @@ def backtest(
         check_choice("by", each, GROUPINGS)
     if "series" in groupings and forecaster.series is None:
         raise ValueError("`by='series'` needs several series. Got no column of series. Name it with `series`.")
-    if "series" in groupings and forecaster.series in BACKTEST_COLUMNS:
+    taken = ["fold", "method", "forecasts", *BACKTEST_SCORES, *(each for each in groupings if each != "series")]
+    if len(forecaster.targets_) > 1:
+        taken.append("target")
+    if "series" in groupings and forecaster.series in taken:
         raise ValueError(
             f"`series` must not be a column of the scores with `by='series'`. Got {forecaster.series!r}. Rename it."
         )

@@ -110,9 +110,10 @@ class EventCalibration:
                 stacklevel=4,
             )
             factor = 1.0 if self.factor is None else self.factor[cell % len(self.scale)]
-            central, half = scaled.interval(coverage), self.scores.max() * factor * scaled.std
-            lower = torch.where(margin.isinf(), torch.minimum(central[0], scaled.mean - half), lower)
-            upper = torch.where(margin.isinf(), torch.maximum(central[1], scaled.mean + half), upper)
+            below, above = (factor * (end - scaled.mean).abs() for end in scaled.interval(coverage))
+            half = factor * self.scores.max() * scaled.std
+            lower = torch.where(margin.isinf(), scaled.mean - torch.maximum(below, half), lower)
+            upper = torch.where(margin.isinf(), scaled.mean + torch.maximum(above, half), upper)
         return lower, upper
 
     def margins(self, coverage: float) -> Tensor:

@@ -31,6 +31,7 @@ from nsac.estimators.event_rows import (
     draw_origins,
     fewer_origins,
     split_origins,
+    target_events,
 )
 from nsac.estimators.event_scaling import SeriesScale
 from nsac.estimators.event_scores import scored_events
@@ -108,7 +109,8 @@ class EventForecasts:
         held_out = [(train, fewer_origins(validation, training, random)) for train, validation in splits.members]
         model._fit_members(problem, training, held_out, seed, [{}])
         stream = EventStream.start(len(columns.targets))
-        stream.remember(events, len(columns.targets))
+        observed = target_events(events, columns)
+        stream.remember(events, observed.series, observed.column, observed.times)
         self._keep(axis, maker, stream)
         chosen = fewer_origins(splits.calibration, rows, random)
         calibration = rows.subset(torch.from_numpy(chosen), dtype=torch.float64)

@@ -17,6 +17,7 @@ from nsac.estimators.preprocessing import check_array_shapes
 from nsac.training.events import Queries
 from nsac.uncertainty import track_margins
 from nsac.uncertainty.conformal import COVERAGES
+from nsac.uncertainty.tracking import MAX_LOG_FACTOR, MIN_LOG_FACTOR
 
 if TYPE_CHECKING:
     from nsac.estimators.event_forecasts import EventForecasts
@@ -37,34 +38,41 @@ class EventStream:
         """Factors of 1; nothing has been seen."""
         return cls(np.zeros(targets * BINS), SeenTimes())
 
-    def remember(self, frame: EventFrame, targets: int) -> None:
-        """The observed targets of the frame have been seen, each up to its last one."""
-        events = frame.events.where(frame.events.column < targets)
-        last = np.full((len(frame.names), targets), _before(frame.row_times.dtype))
-        last[events.series, events.column] = events.times  # ascending within a series: the last one stays
+    def remember(self, frame: EventFrame, series: np.ndarray, target: np.ndarray, times: np.ndarray) -> None:
+        """These observed targets have been seen, (n,) each."""
+        last = np.full((len(frame.names), len(self.log_factor) // BINS), _before(frame.row_times.dtype))
+        np.maximum.at(last, (series, target), times)
         self.seen.remember(frame.names, last)
 
     def update(self, forecasts: "EventForecasts", frame: EventFrame) -> pd.DataFrame:
         """Adapt to the new observations, and report the coverage of their forecasts by lead time in steps."""
-        model = forecasts.model
+        model, targets = forecasts.model, target_events(frame, forecasts.model.columns_)
+        if not self.seen:
+            warnings.warn(
+                "The model was fitted by an earlier version, which did not save the times it has seen. The rows of "
+                "this call count as seen; later ones will be evaluated.",
+                stacklevel=5,
+            )
+            self.remember(frame, targets.series, targets.column, targets.times)
+        before = np.full(len(model.targets_), _before(frame.row_times.dtype))
+        due = _due_forecasts(forecasts, frame, targets, self.seen.last(frame.names, before))
         calibration = replace(model.calibration_, factor=None)
-        targets = len(model.targets_)
-        seen = self.seen.last(frame.names, np.full(targets, _before(frame.row_times.dtype)))
-        due = _due_forecasts(forecasts, frame, seen)
-        largest = calibration.scores.max()  # of an interval without enough scores, at least
+        largest = calibration.scores.max()  # an interval without enough scores is at least that wide
         of_cells = {each: calibration.margins(float(each)).flatten().clamp(max=largest) for each in COVERAGES}
         margins = {each: margin[due["cell"]].numpy() for each, margin in of_cells.items()}
         column, margin = due["cell"] % len(calibration.scale), margins[TRACKED_COVERAGE]
-        ratio = np.divide(due["score"], margin, out=np.zeros_like(margin), where=margin > 0)
-        self.log_factor, compared = track_margins(self.log_factor, due["time"], column, ratio, TRACKED_COVERAGE)
-        if len(due["time"]):
-            self.remember(frame, targets)
-        covered = np.stack([due["score"] <= each * np.exp(compared) for each in margins.values()])
+        log_factor = self.log_factor[column]
+        some = margin > 0  # others would not change with a factor
+        given = due["time"][some], column[some], due["score"][some] / margin[some], TRACKED_COVERAGE
+        self.log_factor, log_factor[some] = track_margins(self.log_factor, *given)
+        self.remember(frame, due["series"], due["target"], due["time"])
+        covered = np.stack([due["score"] <= each * np.exp(log_factor) for each in margins.values()])
         return _report(covered, due, model.targets_, model.horizon_)
 
     def to_dict(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values, and arrays, under the names of a model folder."""
-        return {"seen": list(self.seen)}, {"seen": np.array(list(self.seen.values())), "log_factor": self.log_factor}
+        times = np.array(list(self.seen.values())).reshape(len(self.seen), len(self.log_factor) // BINS)
+        return {"seen": list(self.seen)}, {"seen": times, "log_factor": self.log_factor}
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray], targets: int) -> "EventStream":
@@ -72,19 +80,21 @@ class EventStream:
         if "seen" not in facts:
             return cls.start(targets)
         check_array_shapes(arrays, {"log_factor": (targets * BINS,), "seen": (len(facts["seen"]), targets)})
-        if not np.isfinite(arrays["log_factor"]).all():
-            raise ValueError("`log_factor` must be finite.")
-        return cls(arrays["log_factor"], SeenTimes(zip(facts["seen"], arrays["seen"], strict=True)))
+        log_factor = arrays["log_factor"]
+        if not ((log_factor >= MIN_LOG_FACTOR) & (log_factor <= MAX_LOG_FACTOR)).all():
+            raise ValueError(f"`log_factor` must be between {MIN_LOG_FACTOR:.3g} and {MAX_LOG_FACTOR:.3g}.")
+        return cls(log_factor, SeenTimes(zip(facts["seen"], arrays["seen"], strict=True)))
 
 
-def _due_forecasts(forecasts: "EventForecasts", frame: EventFrame, seen: np.ndarray) -> dict[str, np.ndarray]:
+def _due_forecasts(
+    forecasts: "EventForecasts", frame: EventFrame, targets: Observed, seen: np.ndarray
+) -> dict[str, np.ndarray]:
     """Forecasts of all targets that were observed after `seen`, (series, targets), in order of time.
 
-    Time, lead time in steps, number of the target, cell of the calibration, and absolute error in calibrated standard
-    deviations.
+    Time, lead time in steps, number of the series, number of the target, cell of the calibration, and absolute error in
+    calibrated standard deviations.
     """
     model, maker = forecasts.model, forecasts.model.events_
-    targets = target_events(frame, maker.columns)
     new = targets.times > seen[targets.series, targets.column]
     origins, queries = _new_queries(frame, targets, maker, new)
     if len(new) and new.all() and not len(origins):
@@ -106,7 +116,7 @@ def _due_forecasts(forecasts: "EventForecasts", frame: EventFrame, seen: np.ndar
         begins = frame.times(chosen.times[answers.row.numpy()])
         steps = lead_steps(model, begins, times, answers.lead.numpy())
         score = ((answers.y - p.mean).abs() / p.std).numpy()
-        values = times, steps, answers.target.numpy(), cell.numpy(), score
+        values = times, steps, targets.series[place], answers.target.numpy(), cell.numpy(), score
         found.append({name: value[new[place]] for name, value in zip(_COLUMNS, values, strict=True)})
     due = {name: np.concatenate([each[name] for each in found]) for name in _COLUMNS}
     kept = np.flatnonzero(due["step"] <= model.horizon_)  # fewer steps of a calendar may take longer
@@ -114,7 +124,7 @@ def _due_forecasts(forecasts: "EventForecasts", frame: EventFrame, seen: np.ndar
     return {name: values[order] for name, values in due.items()}
 
 
-_COLUMNS = {"time": np.int64, "step": np.int64, "target": np.int64, "cell": np.int64, "score": np.float64}
+_COLUMNS = dict.fromkeys(("time", "step", "series", "target", "cell"), np.int64) | {"score": np.float64}
 
 
 def _new_queries(frame: EventFrame, targets: Observed, maker: RowMaker, new: np.ndarray) -> tuple[Origins, Queries]:
@@ -130,7 +140,7 @@ def _new_queries(frame: EventFrame, targets: Observed, maker: RowMaker, new: np.
 
 def _before(kind: np.dtype) -> Any:
     """A time before all others."""
-    return np.iinfo(np.int64).min if kind == np.int64 else -np.inf
+    return np.iinfo(np.int64).min if kind == np.int64 else np.finfo(np.float64).min
 
 
 def _report(covered: np.ndarray, due: dict[str, np.ndarray], targets: list[str], horizon: int) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from nsac.estimators.event_frames import EventColumns, find_event_columns
 from nsac.estimators.forecasting import AbstractForecaster
 from nsac.estimators.observations import SeriesColumns, check_frame, find_columns
 from nsac.estimators.preprocessing import MANY_WINDOWS
-from nsac.estimators.times import TimeReading, parse_times
+from nsac.estimators.times import TimeReading, check_zone, parse_times
 from nsac.methods import METHODS
 
 LOG = logging.getLogger("nsac")
@@ -127,9 +127,10 @@ class NSACForecaster(AbstractForecaster):
         self.encoding_, self.encoding_reason_ = self._choose_encoding(frame)
         self._check_method()
         columns: Any = self._event_columns(frame) if self.encoding_ == "events" else self._find_columns(frame)
+        data = self._data(frame, columns.reading)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._forecasts.fit(frame, columns, members, seed)
-        self.data_ = self._data(frame)
+        self.data_ = data
         return self
 
     def _check_names(self) -> None:
@@ -143,9 +144,10 @@ class NSACForecaster(AbstractForecaster):
             if not (several or (value is None and optional)):
                 raise ValueError(f"`{name}` must be the name of a column, or a list of names. Got {value!r} instead.")
 
-    def _data(self, frame: pd.DataFrame) -> dict[str, Any]:
+    def _data(self, frame: pd.DataFrame, reading: TimeReading) -> dict[str, Any]:
         frame = check_frame(frame, self.time, [])
-        times = parse_times(frame.loc[:, self.time], self.time, self.columns_.reading)
+        times = parse_times(frame.loc[:, self.time], self.time, reading)
+        check_zone(times.dtype, self.time)
         missing = {name: int(np.sum(pd.isna(frame[name]))) for name in self.targets_}
         series = 1 if self.series is None else len(pd.unique(frame.loc[:, self.series]))
         first, last = str(times.min()), str(times.max())

@@ -183,15 +183,16 @@ class AbstractForecaster(AbstractEstimator):
         others are stretched alike). Means and variances do not change. The frame has the new rows, and before them
         `lookback + horizon` steps of earlier rows or more: no forecast is scored twice.
         """
-        self.update_report(frame)
+        check_is_fitted(self)
+        self._forecasts.update(frame)
         return self
 
     def update_report(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Call `update`, and report the coverage of the adaptive intervals of the forecasts that came due.
 
         Returns:
-            One row per lead time: `step`, the number of `forecasts`, and `coverage_50`, ..., the share of them that
-            the intervals of then covered.
+            One row per lead time, and per `target` if there are several: `step`, the number of `forecasts`, and
+            `coverage_50`, ..., the share of them that the adaptive intervals covered; NaN where there is no forecast.
         """
         check_is_fitted(self)
         return self._forecasts.update(frame)

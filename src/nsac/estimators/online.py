@@ -16,7 +16,7 @@ from nsac.uncertainty import LeadTimeConformal, Prediction
 from nsac.uncertainty.conformal import COVERAGES
 
 SCORE_CHUNK = 8192  # windows whose draws are in memory at once
-FRESH_STEPS = 0.25  # an observation is new if it is so many steps later than the last one that was seen
+FRESH_STEPS = 0.499  # a slot is new if it is so many steps later than the last target: rows go to their nearest slot
 
 
 class SeenTimes(dict[str | int | None, Any]):
@@ -24,12 +24,16 @@ class SeenTimes(dict[str | int | None, Any]):
 
     def last(self, names: Sequence[Any], default: Any) -> np.ndarray:
         """The last time of each series; the default of a new one."""
-        return np.array([self.get(_json_name(name), default) for name in names])
+        return np.array([self._last(name, default) for name in names])
 
     def remember(self, names: Sequence[Any], times: np.ndarray) -> None:
         """These times have been seen."""
         for name, last in zip(names, times, strict=True):
-            self[_json_name(name)] = np.maximum(last, self.get(_json_name(name), last))
+            self[_json_name(name)] = np.maximum(last, self._last(name, last))
+
+    def _last(self, name: Any, default: Any) -> Any:
+        """Folders of earlier versions have the names of floats as texts."""
+        return self.get(_json_name(name), self.get(str(name), default))
 
 
 @dataclass

@@ -43,7 +43,6 @@ def read_times(column: pd.Series, name: str, reading: TimeReading | None = None)
                 f"Time column {name!r} must hold dates from 1678 to 2261. {_row(column, far)} has {given.iloc[row]!r}, "
                 f"read as {column.iloc[row]}. Correct it, or make all times numbers, such as years."
             )
-        _check_zone(column.dtype, name)
         return utc.astype("datetime64[ns]").to_numpy().astype(np.int64), column.dtype
     times = column.to_numpy(dtype=np.float64)
     if not np.isfinite(times).all():
@@ -53,7 +52,7 @@ def read_times(column: pd.Series, name: str, reading: TimeReading | None = None)
     return times, np.dtype(np.float64)
 
 
-def _check_zone(dtype: Any, name: str) -> None:
+def check_zone(dtype: Any, name: str) -> None:
     """A model folder holds the zone by its name."""
     try:
         types.pandas_dtype(str(dtype))

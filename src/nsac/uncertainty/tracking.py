@@ -4,8 +4,8 @@ A margin $m$ of coverage $1 - \alpha$ becomes $f m$. Whenever values are observe
 $\log f \leftarrow \log f + \eta(err - \alpha)$, with $err$ the share of their forecasts whose error is above $f m$:
 quantile tracking (Angelopoulos, Candes and Tibshirani, 2023) of the logarithm of the margin. Over T updates the mean of
 $err - \alpha$ is $(\log f_T - \log f_0)/\eta T$, so the coverage approaches the nominal one whatever the stream does,
-as long as errors stay within a factor of their margins. A minimum of f makes intervals wider than that: after a time
-without errors (a sensor that is stuck) they are soon right again.
+as long as f stays between its bounds. At the minimum intervals are wider than that, so that they are soon right again
+after a time without errors (a sensor that is stuck).
 """
 
 import itertools
@@ -15,8 +15,8 @@ import numpy as np
 
 STEP_SIZE = 0.02
 """Step size of the recursion: a miss of a 90 % interval makes the next ones 1.8 % wider, a hit 0.2 % narrower."""
-MIN_LOG_FACTOR = math.log(0.5)
-"""Logarithm of the smallest factor: intervals stay at least half as wide as calibrated."""
+MIN_LOG_FACTOR, MAX_LOG_FACTOR = math.log(0.5), math.log(10.0)
+"""Bounds of the logarithm: intervals are from half to ten times as wide as calibrated."""
 
 
 def track_margins(
@@ -41,5 +41,5 @@ def track_margins(
         missed = ratio[first:stop] > np.exp(log_factor[own])
         count, misses = (np.bincount(own, weights, len(log_factor)) for weights in (None, missed))
         log_factor += STEP_SIZE * (misses / np.maximum(count, 1) - (1 - coverage)) * (count > 0)
-        log_factor = np.maximum(log_factor, MIN_LOG_FACTOR)
+        log_factor = np.clip(log_factor, MIN_LOG_FACTOR, MAX_LOG_FACTOR)
     return log_factor, compared
