@@ -291,7 +291,6 @@ def set_value(selector: str, value: str, event: str) -> str:
     return f"(() => {{ {element}.value = {value!r}; {element}.dispatchEvent(new Event({event!r})); }})()"
 
 
-@pytest.mark.slow
 def test_a_browser_shows_and_changes_a_table(regressor, tmp_path, browser):
     opened(browser, nsac.explain(regressor, table(12, seed=1)[0]), tmp_path)
     assert changes(browser, lambda: browser.run(set_value("#row", "3", "input")))  # the slider
@@ -304,7 +303,6 @@ def test_a_browser_shows_and_changes_a_table(regressor, tmp_path, browser):
     assert float(browser.run("document.documentElement.dataset.difference")) < TOLERANCE and not browser.errors
 
 
-@pytest.mark.slow
 def test_a_browser_shows_and_changes_a_series(forecaster, tmp_path, browser):
     opened(browser, nsac.explain(forecaster, series(60, seed=1), origins=[40, 50, 59]), tmp_path)
     assert changes(browser, lambda: browser.run(set_value("#row", "1", "input")))
@@ -320,7 +318,6 @@ def test_a_browser_shows_and_changes_a_series(forecaster, tmp_path, browser):
     assert browser.run("document.querySelector('#time-figure').innerHTML") != before and not browser.errors
 
 
-@pytest.mark.slow
 def test_a_browser_shows_and_changes_events(event_forecaster, tmp_path, browser):
     browser.resize(1280, 900)
     opened(browser, nsac.explain(event_forecaster, events(120, seed=1), origins=[60, 90, 119]), tmp_path)
